@@ -1,0 +1,2 @@
+//! gpucap's rules, free of FFI, I/O and globals.
+#![forbid(unsafe_code)]
