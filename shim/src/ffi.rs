@@ -1,0 +1,86 @@
+//! The few CUDA driver types that the hooks look into, as plain integers and `repr(C)` structs.
+//!
+//! Enums of the driver are integers here: a newer driver or a careless program may pass a value that no Rust enum
+//! has. Layouts are checked against cudarc's generated types when this file is compiled.
+
+use core::ffi::c_void;
+
+/// Address of device memory, in bytes (`CUdeviceptr`, 64-bit ABIs).
+pub type CUdeviceptr = u64;
+/// Device ordinal as the process sees it (`CUdevice`).
+pub type CUdevice = i32;
+/// Opaque handle of a context; 0 is none.
+pub type CUcontext = usize;
+/// Opaque handle of a stream; 0, 1 and 2 are the default streams.
+pub type CUstream = usize;
+/// Opaque handle of a stream-ordered memory pool.
+pub type Pool = usize;
+/// Handle of a physical allocation (`CUmemGenericAllocationHandle`).
+pub type MemHandle = u64;
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+pub const LOCATION_DEVICE: i32 = 1;
+/// `CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN` (13.4): the id is a pair of bytes, device first.
+pub const LOCATION_DEVICE_LOCALITY_DOMAIN: i32 = 6;
+
+/// Where memory lies (`CUmemLocation`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUmemLocation {
+    /// `CUmemLocationType`.
+    pub kind: i32,
+    /// Meaning depends on `kind`; for a device its ordinal.
+    pub id: i32,
+}
+
+impl CUmemLocation {
+    /// Ordinal of the device whose memory this is; `None` for host memory and for what no device pays for.
+    pub fn device(self) -> Option<u32> {
+        match self.kind {
+            LOCATION_DEVICE => u32::try_from(self.id).ok(),
+            LOCATION_DEVICE_LOCALITY_DOMAIN => Some(u32::from(self.id.to_ne_bytes()[0])),
+            _ => None,
+        }
+    }
+}
+
+/// Beginning of `CUmemAllocationProp`; the rest is passed through untouched.
+#[repr(C)]
+pub struct CUmemAllocationProp {
+    /// `CUmemAllocationType`.
+    pub kind: i32,
+    /// `CUmemAllocationHandleType` bits.
+    pub handle_types: i32,
+    /// Where the memory is to lie.
+    pub location: CUmemLocation,
+    /// Windows only.
+    pub win32: *mut c_void,
+    /// Compression, RDMA and usage flags.
+    pub flags: [u8; 8],
+}
+
+/// Beginning of `CUmemPoolProps`; the rest is passed through untouched.
+#[repr(C)]
+pub struct CUmemPoolProps {
+    /// `CUmemAllocationType`.
+    pub kind: i32,
+    /// `CUmemAllocationHandleType` bits.
+    pub handle_types: i32,
+    /// Where the pool's memory is to lie.
+    pub location: CUmemLocation,
+}
+
+const _: () = {
+    use core::mem::{offset_of, size_of};
+    use cudarc::driver::sys;
+    assert!(size_of::<CUmemLocation>() == size_of::<sys::CUmemLocation>());
+    assert!(size_of::<CUmemAllocationProp>() == size_of::<sys::CUmemAllocationProp>());
+    assert!(offset_of!(CUmemAllocationProp, location) == offset_of!(sys::CUmemAllocationProp, location));
+    assert!(offset_of!(CUmemPoolProps, location) == offset_of!(sys::CUmemPoolProps, location));
+    assert!(size_of::<CUdeviceptr>() == size_of::<sys::CUdeviceptr>());
+    assert!(size_of::<CUdevice>() == size_of::<sys::CUdevice>());
+    assert!(size_of::<CUcontext>() == size_of::<sys::CUcontext>());
+    assert!(size_of::<CUstream>() == size_of::<sys::CUstream>());
+    assert!(size_of::<Pool>() == size_of::<sys::CUmemoryPool>());
+    assert!(size_of::<MemHandle>() == size_of::<sys::CUmemGenericAllocationHandle>());
+};

@@ -1,0 +1,155 @@
+//! The table of hooks: one line each, from which the exports, the address map and the list of names follow.
+//!
+//! A line reads `role exported_name(arguments) => body;`. The body gets the real function first and then the
+//! arguments, so that one body serves every variant with the same signature (plain, `_ptsz`). A new hook is a line
+//! here, a line in `exports.txt` and a test.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::AtomicPtr;
+
+use gpucap_core::code::Code;
+
+use crate::entry;
+use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemPoolProps, CUstream, MemHandle, Pool};
+
+pub mod context;
+pub mod info;
+pub mod init;
+pub mod linear;
+pub mod stream_ordered;
+pub mod vmm;
+
+/// What a hook is for; decides what happens to it when gpucap must refuse to work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Starts the driver.
+    Init,
+    /// Takes device memory: refused while the configuration is wrong, and its unknown newer ABIs are guarded.
+    Alloc,
+    /// Gives device memory back, or changes who refers to it.
+    Free,
+    /// Creates, holds or ends a context.
+    Context,
+    /// Reports memory.
+    Info,
+    /// Hands out functions.
+    Lookup,
+}
+
+/// One hooked name.
+pub struct Hook {
+    /// The exported name, as the driver spells it.
+    pub name: &'static CStr,
+    /// Our function of that name, its signature erased.
+    pub addr: unsafe extern "C" fn(),
+    /// What it is for.
+    pub role: Role,
+}
+
+macro_rules! hooks {
+    ($( $role:ident $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) => $body:path; )*) => {
+        /// Our functions, exported under the driver's names.
+        #[allow(non_snake_case, missing_docs)]
+        pub mod exports {
+            use super::*;
+            $(
+                /// # Safety
+                /// As the driver's function of this name (CUDA driver manual).
+                #[cfg_attr(not(test), unsafe(no_mangle))]
+                pub unsafe extern "C" fn $name($($arg: $ty),*) -> Code {
+                    type Real = unsafe extern "C" fn($($ty),*) -> Code;
+                    crate::guard::enter(Id::$name as usize, |real| {
+                        // SAFETY: the address was resolved under this very name, so it has this signature (cuda.h).
+                        let real: Real = unsafe { core::mem::transmute::<*mut c_void, Real>(real) };
+                        // SAFETY: the caller's arguments are handed on under the contract of the driver's function.
+                        unsafe { $body(real, $($arg),*) }
+                    })
+                }
+            )*
+        }
+
+        /// Index of each hook in [`HOOKS`] and [`REAL`].
+        #[allow(non_camel_case_types, missing_docs, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy)]
+        #[repr(usize)]
+        pub enum Id { $($name),* }
+
+        /// Every hook, in the order of the table.
+        pub static HOOKS: [Hook; COUNT] = [$(
+            Hook {
+                name: {
+                    // The name is a literal without inner NUL, ended by the one added here.
+                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => panic!("a hook name holds a NUL"),
+                    }
+                },
+                // SAFETY: only the signature is erased; the address is never called through this type.
+                addr: unsafe {
+                    core::mem::transmute::<unsafe extern "C" fn($($ty),*) -> Code, unsafe extern "C" fn()>(exports::$name)
+                },
+                role: Role::$role,
+            }
+        ),*];
+
+        /// How many hooks there are.
+        pub const COUNT: usize = [$(stringify!($name)),*].len();
+    };
+}
+
+hooks! {
+    Init    cuInit(flags: u32) => init::init;
+    Lookup  cuGetProcAddress(symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: u64) => entry::get_proc_address;
+    Lookup  cuGetProcAddress_v2(symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: u64, status: *mut u32) => entry::get_proc_address_v2;
+
+    Alloc   cuMemAlloc(dptr: *mut u32, bytes: u32) => linear::alloc_v1;
+    Alloc   cuMemAlloc_v2(dptr: *mut CUdeviceptr, bytes: usize) => linear::alloc;
+    Alloc   cuMemAllocPitch(dptr: *mut u32, pitch: *mut u32, width: u32, height: u32, element: u32) => linear::alloc_pitch_v1;
+    Alloc   cuMemAllocPitch_v2(dptr: *mut CUdeviceptr, pitch: *mut usize, width: usize, height: usize, element: u32) => linear::alloc_pitch;
+    Alloc   cuMemAllocManaged(dptr: *mut CUdeviceptr, bytes: usize, flags: u32) => linear::alloc_managed;
+    Free    cuMemFree(dptr: u32) => linear::free_v1;
+    Free    cuMemFree_v2(dptr: CUdeviceptr) => linear::free;
+
+    Info    cuMemGetInfo(free: *mut u32, total: *mut u32) => info::mem_get_info_v1;
+    Info    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => info::mem_get_info;
+    Info    cuDeviceTotalMem(bytes: *mut u32, device: CUdevice) => info::device_total_mem_v1;
+    Info    cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) => info::device_total_mem;
+
+    Context cuCtxCreate(pctx: *mut CUcontext, flags: u32, device: CUdevice) => context::create;
+    Context cuCtxCreate_v2(pctx: *mut CUcontext, flags: u32, device: CUdevice) => context::create;
+    Context cuCtxCreate_v3(pctx: *mut CUcontext, params: *mut c_void, count: c_int, flags: u32, device: CUdevice) => context::create_v3;
+    Context cuCtxCreate_v4(pctx: *mut CUcontext, params: *mut c_void, flags: u32, device: CUdevice) => context::create_v4;
+    Context cuCtxDestroy(ctx: CUcontext) => context::destroy;
+    Context cuCtxDestroy_v2(ctx: CUcontext) => context::destroy;
+    Context cuCtxAttach(pctx: *mut CUcontext, flags: u32) => context::attach;
+    Context cuCtxDetach(ctx: CUcontext) => context::detach;
+    Context cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, device: CUdevice) => context::primary_retain;
+    Context cuDevicePrimaryCtxRelease(device: CUdevice) => context::primary_release;
+    Context cuDevicePrimaryCtxRelease_v2(device: CUdevice) => context::primary_release;
+    Context cuDevicePrimaryCtxReset(device: CUdevice) => context::primary_reset;
+    Context cuDevicePrimaryCtxReset_v2(device: CUdevice) => context::primary_reset;
+
+    Alloc   cuMemAllocAsync(dptr: *mut CUdeviceptr, bytes: usize, stream: CUstream) => stream_ordered::alloc;
+    Alloc   cuMemAllocAsync_ptsz(dptr: *mut CUdeviceptr, bytes: usize, stream: CUstream) => stream_ordered::alloc_ptsz;
+    Alloc   cuMemAllocFromPoolAsync(dptr: *mut CUdeviceptr, bytes: usize, pool: Pool, stream: CUstream) => stream_ordered::alloc_from_pool;
+    Alloc   cuMemAllocFromPoolAsync_ptsz(dptr: *mut CUdeviceptr, bytes: usize, pool: Pool, stream: CUstream) => stream_ordered::alloc_from_pool_ptsz;
+    Free    cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) => stream_ordered::free;
+    Free    cuMemFreeAsync_ptsz(dptr: CUdeviceptr, stream: CUstream) => stream_ordered::free_ptsz;
+    Free    cuMemPoolCreate(pool: *mut Pool, props: *const CUmemPoolProps) => stream_ordered::pool_create;
+    Free    cuMemPoolDestroy(pool: Pool) => stream_ordered::pool_destroy;
+    Free    cuMemPoolTrimTo(pool: Pool, keep: usize) => stream_ordered::pool_trim;
+
+    Alloc   cuMemCreate(handle: *mut MemHandle, size: usize, prop: *const CUmemAllocationProp, flags: u64) => vmm::create;
+    Free    cuMemRelease(handle: MemHandle) => vmm::release;
+    Free    cuMemRetainAllocationHandle(handle: *mut MemHandle, addr: *mut c_void) => vmm::retain;
+    Free    cuMemMap(ptr: CUdeviceptr, size: usize, offset: usize, handle: MemHandle, flags: u64) => vmm::map;
+    Free    cuMemUnmap(ptr: CUdeviceptr, size: usize) => vmm::unmap;
+}
+
+/// The driver's own functions behind the hooks; null until the driver is known, or where it lacks the name.
+pub static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
+
+/// The hook of an exported name.
+pub fn index_of(name: &CStr) -> Option<usize> {
+    HOOKS.iter().position(|hook| hook.name == name)
+}
