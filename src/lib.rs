@@ -1,2 +1,5 @@
 //! gpucap's rules, free of FFI, I/O and globals.
 #![forbid(unsafe_code)]
+
+pub mod budget;
+pub(crate) mod sync;

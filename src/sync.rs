@@ -1,0 +1,25 @@
+//! The one switch between the real atomics and locks and loom's, so that the races of this crate can be
+//! explored by `RUSTFLAGS="--cfg loom" cargo test --lib`.
+
+#[cfg(not(loom))]
+pub(crate) use parking_lot::Mutex;
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+
+/// loom's mutex with parking_lot's signature.
+#[cfg(loom)]
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+#[cfg(loom)]
+impl<T> Mutex<T> {
+    /// Locks; a poisoned lock is a test that has failed already.
+    pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+        self.0
+            .lock()
+            .expect("no model panics while it holds a lock")
+    }
+}
