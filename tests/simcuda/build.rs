@@ -13,6 +13,8 @@ fn main() {
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=names.txt");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    // As the real library is linked: what it says of itself is its own, whatever is preloaded.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     let mut defined = BTreeMap::new();
     scan(Path::new("src"), "crate", &mut defined);
     let names = fs::read_to_string("names.txt").expect("names.txt lies beside build.rs");
