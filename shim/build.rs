@@ -1,0 +1,8 @@
+//! How `libgpucap.so` is linked.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgpucap.so.0");
+    // Programs keep addresses of ours: it must not be unloaded.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}

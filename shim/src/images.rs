@@ -1,0 +1,268 @@
+//! Which loaded object an address belongs to, and which objects are a driver's.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::elf::Object;
+
+/// The libraries whose functions are hooked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// `libcuda.so*`
+    Cuda,
+    /// `libnvidia-ml.so*`
+    Nvml,
+}
+
+/// How many classes there are.
+pub const CLASSES: usize = 2;
+
+impl Class {
+    /// The class that a hooked name belongs to.
+    pub fn of_name(name: &CStr) -> Class {
+        if name.to_bytes().starts_with(b"nvml") { Class::Nvml } else { Class::Cuda }
+    }
+
+    /// The class of a library; `None` for any other object.
+    pub fn of(object: &Object) -> Option<Class> {
+        let called = |beginning: &[u8]| object.called().starts_with(beginning) || object.file_name().starts_with(beginning);
+        if called(b"libcuda.so") && object.defines(c"cuInit") {
+            Some(Class::Cuda)
+        } else if called(b"libnvidia-ml.so") && (object.defines(c"nvmlInit_v2") || object.defines(c"nvmlInit")) {
+            Some(Class::Nvml)
+        } else {
+            None
+        }
+    }
+
+    /// The name under which programs load it.
+    pub fn file(self) -> &'static CStr {
+        match self {
+            Class::Cuda => c"libcuda.so.1",
+            Class::Nvml => c"libnvidia-ml.so.1",
+        }
+    }
+}
+
+/// How often the loader has added and removed objects, over all namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Generation {
+    /// `dlpi_adds`
+    pub adds: u64,
+    /// `dlpi_subs`
+    pub subs: u64,
+}
+
+/// Calls `visit` for each object of the program's namespace in load order, with its position, while the loader's list is
+/// held still. `visit` must not call the loader (lock order: `dl_iterate_phdr` holds the inner one of its locks).
+pub fn for_each(mut visit: impl FnMut(usize, &Object) -> ControlFlow<()>) {
+    let mut position = 0;
+    walk(|record| {
+        let at = position;
+        position += 1;
+        match record.object() {
+            Some(object) => visit(at, &object),
+            None => ControlFlow::Continue(()),
+        }
+    });
+}
+
+/// One record of `dl_iterate_phdr`, valid during the visit.
+pub struct Record<'a>(&'a libc::dl_phdr_info);
+
+impl Record<'_> {
+    /// The object it tells of.
+    pub fn object(&self) -> Option<Object> {
+        let info = self.0;
+        let base = usize::try_from(info.dlpi_addr).ok()?;
+        // SAFETY: dl_iterate_phdr(3) reports headers and name of an object that stays mapped during the callback; callers
+        // of this module keep what they read only for objects that they know to stay.
+        unsafe { Object::from_segments(base, info.dlpi_phdr as usize, usize::from(info.dlpi_phnum), info.dlpi_name) }
+    }
+
+    /// The loader's counters.
+    pub fn generation(&self) -> Generation {
+        Generation { adds: self.0.dlpi_adds, subs: self.0.dlpi_subs }
+    }
+}
+
+/// As [`for_each`], with the loader's own records.
+pub fn walk<F: FnMut(&Record) -> ControlFlow<()>>(mut visit: F) {
+    unsafe extern "C" fn each<F: FnMut(&Record) -> ControlFlow<()>>(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        visit: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `visit` is the closure that `walk` passed, not used elsewhere meanwhile; `info` is the loader's valid
+        // record (dl_iterate_phdr(3)).
+        let (visit, info) = unsafe { (&mut *visit.cast::<F>(), &*info) };
+        c_int::from(visit(&Record(info)).is_break())
+    }
+    // SAFETY: the callback matches the type of the closure behind the pointer, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(each::<F>), (&raw mut visit).cast()) };
+}
+
+/// Beginning of the loader's `struct link_map`, which is also what a handle of `dlopen` points to (link.h).
+#[repr(C)]
+pub struct LinkMap {
+    /// What was added to every address of the file.
+    pub base: usize,
+    /// Path.
+    pub name: *const c_char,
+    /// The dynamic table.
+    pub dynamic: usize,
+    /// The next object of the namespace.
+    pub next: *mut LinkMap,
+    /// The one before.
+    pub previous: *mut LinkMap,
+}
+
+/// An object with what the loader calls it.
+#[derive(Clone, Copy)]
+pub struct Loaded {
+    /// The object.
+    pub object: Object,
+    /// Its handle; null where it was not asked for.
+    pub map: *mut LinkMap,
+    /// Place in the program's namespace in load order; `None` in any other namespace.
+    pub position: Option<usize>,
+}
+
+/// The object that `address` lies in.
+pub fn owner(address: usize) -> Option<Loaded> {
+    let mut found = None;
+    for_each(|position, object| {
+        if object.contains(address) {
+            found = Some(Loaded { object: *object, map: core::ptr::null_mut(), position: Some(position) });
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    found.or_else(|| elsewhere(address))
+}
+
+unsafe extern "C" {
+    fn dladdr1(address: *const c_void, info: *mut libc::Dl_info, extra: *mut *mut c_void, flags: c_int) -> c_int;
+}
+
+/// As [`owner`], for objects of other namespaces (`dlmopen`), which `dl_iterate_phdr` does not show to us.
+fn elsewhere(address: usize) -> Option<Loaded> {
+    const RTLD_DL_LINKMAP: c_int = 2;
+    // SAFETY: all zero is a valid Dl_info.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    let mut map: *mut c_void = core::ptr::null_mut();
+    // SAFETY: dladdr1(3) takes any address and fills both on success.
+    let known = unsafe { dladdr1(address as *const c_void, &raw mut info, &raw mut map, RTLD_DL_LINKMAP) } != 0;
+    if !known || map.is_null() {
+        return None;
+    }
+    let map = map.cast::<LinkMap>();
+    // SAFETY: dladdr1 gave the object's link map and the address of its file header, and the object stays loaded: it is
+    // the caller's, or it just answered the caller's look-up.
+    let object = unsafe { Object::from_header(info.dli_fbase as usize, (*map).base, (*map).name) }?;
+    Some(Loaded { object, map, position: None })
+}
+
+impl Loaded {
+    /// Its handle. Costs a walk where it was not known yet.
+    pub fn handle(&self) -> *mut LinkMap {
+        if self.map.is_null() { handle_of(&self.object) } else { self.map }
+    }
+}
+
+/// The handle of an object of the program's namespace; null if it is gone.
+fn handle_of(object: &Object) -> *mut LinkMap {
+    let mut found = core::ptr::null_mut();
+    walk(|record| {
+        // The first record is the program, whose debug record leads to the list of link maps.
+        let mut map = record.object().map_or(core::ptr::null_mut(), |program| first_map(&program));
+        while !map.is_null() {
+            // SAFETY: the list does not change while dl_iterate_phdr holds the loader's lock.
+            let entry = unsafe { &*map };
+            if entry.dynamic == object.dynamic && entry.base == object.base {
+                found = map;
+                break;
+            }
+            map = entry.next;
+        }
+        ControlFlow::Break(())
+    });
+    found
+}
+
+/// `struct r_debug` (link.h).
+#[repr(C)]
+pub struct DebugRecord {
+    /// From 2 on, `more` exists (glibc 2.35).
+    pub version: c_int,
+    /// First object of the namespace.
+    pub map: *mut LinkMap,
+    breakpoint: usize,
+    state: c_int,
+    loader: usize,
+    /// The next namespace's record.
+    pub more: *mut DebugRecord,
+}
+
+/// The program's debug record; null where the loader keeps none.
+pub fn debug_record(program: &Object) -> *mut DebugRecord {
+    program.debug_record() as *mut DebugRecord
+}
+
+/// First link map of the program's namespace.
+fn first_map(program: &Object) -> *mut LinkMap {
+    let record = debug_record(program);
+    if record.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the loader stored the address of its r_debug in the program's DT_DEBUG (System V ABI).
+    unsafe { (*record).map }
+}
+
+/// The object of a handle that `dlopen` gave; `None` where its header can't be read.
+///
+/// # Safety
+/// `map` is a handle of an object that stays loaded during the call.
+pub unsafe fn of_handle(map: *mut LinkMap) -> Option<Loaded> {
+    // SAFETY: a handle is a link map in glibc, valid while the object is loaded.
+    let dynamic = unsafe { (*map).dynamic };
+    let mut found = owner(dynamic)?;
+    found.map = map;
+    Some(found)
+}
+
+static OWN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Our own extent.
+fn own_extent() -> (usize, usize) {
+    let known = OWN[1].load(Ordering::Acquire);
+    if known != 0 {
+        return (OWN[0].load(Ordering::Relaxed), known);
+    }
+    let inside = own_extent as *const () as usize;
+    let mut extent = (0, 0);
+    for_each(|_, object| {
+        if object.contains(inside) {
+            extent = (object.start, object.end);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    if extent.1 != 0 {
+        OWN[0].store(extent.0, Ordering::Relaxed);
+        OWN[1].store(extent.1, Ordering::Release);
+    }
+    extent
+}
+
+/// Whether an object is libgpucap.so itself.
+pub fn is_ours(object: &Object) -> bool {
+    object.contains(is_ours as *const () as usize)
+}
+
+/// Whether an address lies in libgpucap.so itself.
+pub fn is_own(address: usize) -> bool {
+    let (start, end) = own_extent();
+    (start..end).contains(&address)
+}
