@@ -7,7 +7,7 @@ pub(super) const G: u64 = 1 << 30;
 pub(super) const ONE: &str = "GPU-11111111-2222-3333-4444-555555555555";
 const TWO: &str = "GPU-11119999-2222-3333-4444-555555555555";
 
-fn read(vars: &[(&str, &str)]) -> Parsed {
+pub(super) fn read(vars: &[(&str, &str)]) -> Parsed {
     Config::read(vars.iter().copied())
 }
 
@@ -20,7 +20,7 @@ pub(super) fn right(vars: &[(&str, &str)]) -> Config {
 }
 
 /// Reads what has one wrong value, and gives the line about it.
-fn wrong(vars: &[(&str, &str)]) -> String {
+pub(super) fn wrong(vars: &[(&str, &str)]) -> String {
     let parsed = read(vars);
     let [line] = parsed.errors.as_slice() else {
         panic!("{vars:?} gave {parsed:?}")
@@ -295,74 +295,6 @@ fn the_first_of_two_equal_names_counts() {
             .to_string(),
         "0.3"
     );
-}
-
-#[test]
-fn hamis_variables_are_read_where_ours_is_unset() {
-    let devices = two([64 * G, 64 * G]);
-    let one = |value: &str| {
-        limits(
-            &right(&[("CUDA_DEVICE_MEMORY_LIMIT", value)]),
-            &devices[..1],
-        )[0]
-    };
-    assert_eq!(one("4294967296"), Some(4 * G));
-    assert_eq!(one("4096m"), Some(4 * G));
-    assert_eq!(one("4g"), Some(4 * G));
-    assert_eq!(one("1GiB"), Some(G)); // HAMi itself reads one byte
-    assert_eq!(one("1024k"), Some(1 << 20));
-
-    let both = [
-        ("CUDA_DEVICE_MEMORY_LIMIT", "4g"),
-        ("CUDA_DEVICE_MEMORY_LIMIT_1", "2g"),
-    ];
-    assert_eq!(limits(&right(&both), &devices), [Some(4 * G), Some(2 * G)]);
-    assert_eq!(right(&both).limit_source, LimitSource::Hami);
-    let hows: Vec<_> = right(&both)
-        .resolve(&devices)
-        .0
-        .into_iter()
-        .map(|resolved| resolved.how)
-        .collect();
-    assert_eq!(
-        hows,
-        [
-            "4 GiB, CUDA_DEVICE_MEMORY_LIMIT",
-            "2 GiB, CUDA_DEVICE_MEMORY_LIMIT_1"
-        ]
-    );
-    let zero = [
-        ("CUDA_DEVICE_MEMORY_LIMIT", "4g"),
-        ("CUDA_DEVICE_MEMORY_LIMIT_1", "0"),
-    ];
-    assert_eq!(limits(&right(&zero), &devices), [Some(4 * G), Some(4 * G)]);
-
-    let parsed = read(&[("CUDA_DEVICE_MEMORY_LIMIT", "0")]);
-    assert_eq!(
-        (parsed.config, parsed.warnings.len()),
-        (Config::default(), 1)
-    );
-    let ours = right(&[
-        ("CUDA_DEVICE_MEMORY_LIMIT", "rubbish"),
-        ("GPUCAP_LIMIT", "1G"),
-    ]);
-    assert_eq!(limits(&ours, &devices[..1]), [Some(G)]);
-    right(&[
-        ("CUDA_DEVICE_MEMORY_LIMIT_X", "rubbish"),
-        ("CUDA_DEVICE_MEMORY_LIMITS", "rubbish"),
-        ("GPUCAP_MODE", "cap"),
-    ]);
-}
-
-#[test]
-fn a_wrong_value_in_hamis_variables_is_an_error_too() {
-    for value in ["-1", "4q", "50%", "0.5", "18446744073709551616", "abc"] {
-        let line = wrong(&[("CUDA_DEVICE_MEMORY_LIMIT_0", value)]);
-        assert!(
-            line.starts_with(&format!("CUDA_DEVICE_MEMORY_LIMIT_0={value}: ")),
-            "{line}"
-        );
-    }
 }
 
 #[test]
