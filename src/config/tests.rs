@@ -334,3 +334,19 @@ fn the_table_is_what_the_parser_goes_by() {
         }
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_environment_makes_the_parser_panic_and_every_line_is_one_line(
+        which in 0..table::VARIABLES.len(),
+        value in proptest::collection::vec(proptest::num::u8::ANY, 0..40),
+        name in "GPUCAP_[A-Z_ ]{0,12}|CUDA_DEVICE_MEMORY_LIMIT[_0-9]{0,4}",
+    ) {
+        let vars = [(table::VARIABLES[which].name, value.clone()), (name.as_str(), value)];
+        let parsed = Config::read(vars);
+        for line in parsed.errors.iter().chain(&parsed.warnings) {
+            proptest::prop_assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{:?}", line);
+        }
+        parsed.config.resolve(&two([G, G]));
+    }
+}
