@@ -1,0 +1,367 @@
+//! Which context owns a block: contexts and incarnations of primary contexts as small slot numbers.
+//!
+//! Memory from `cuMemAlloc` dies with its context, so each block remembers its owner. A context is one slot. A primary
+//! context keeps its handle for ever but dies and comes back, so it has a slot for each incarnation: before a call that
+//! may end one, later allocations are moved to a fresh slot (`retired` holds the old one until the driver's answer is
+//! known), and then exactly the blocks of the dead incarnation are dropped, whatever other threads allocated meanwhile.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::code::Code;
+use crate::driver::Driver;
+use crate::sync::Mutex;
+
+/// Contexts that can be told apart at one time; more share the last slot's fate of being found by no handle.
+const SLOTS: usize = 1024;
+
+/// Owner of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Slot number, as the ledger keeps it.
+    pub slot: u16,
+    /// Ordinal of the context's device.
+    pub device: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    Current,
+    Retired,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    state: State,
+    device: u32,
+    primary: bool,
+    /// Retains of a primary context, attaches of another, as far as we saw them.
+    usage: u32,
+    id: Option<u64>,
+}
+
+const EMPTY: Slot = Slot {
+    state: State::Free,
+    device: 0,
+    primary: false,
+    usage: 0,
+    id: None,
+};
+
+/// The process's contexts. Reads take no lock.
+#[derive(Debug)]
+pub struct Contexts {
+    /// Slot number + 1 of the only context of the only device; 0 where the current context must be asked for.
+    only: AtomicU32,
+    one_device: bool,
+    /// Handle and device of each current slot; handle 0 where the slot is found by no handle.
+    handles: Box<[(AtomicUsize, AtomicU32)]>,
+    slots: Mutex<Vec<Slot>>,
+}
+
+/// A primary context that a call may end: what to settle once the driver has answered.
+#[must_use]
+#[derive(Debug)]
+pub struct Ending {
+    device: u32,
+    retired: Option<usize>,
+}
+
+impl Contexts {
+    /// Books for a process that sees `devices` devices.
+    #[must_use]
+    pub fn new(devices: usize) -> Self {
+        Contexts {
+            only: AtomicU32::new(0),
+            one_device: devices == 1,
+            handles: (0..SLOTS)
+                .map(|_| (AtomicUsize::new(0), AtomicU32::new(0)))
+                .collect(),
+            slots: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Owner of what the calling thread allocates now.
+    ///
+    /// # Errors
+    /// The driver's code where no context is current.
+    pub fn owner(&self, driver: &impl Driver) -> Result<Owner, Code> {
+        match self.only.load(Ordering::Acquire) {
+            0 => self.owner_of_current(driver),
+            only => Ok(Owner {
+                slot: slot_number(only as usize - 1),
+                device: 0,
+            }),
+        }
+    }
+
+    #[cold]
+    fn owner_of_current(&self, driver: &impl Driver) -> Result<Owner, Code> {
+        let handle = driver.current_context()?.ok_or(Code::INVALID_CONTEXT)?;
+        if let Some(owner) = self.find(handle) {
+            return Ok(owner);
+        }
+        // A context that was made past us, or by a call that we do not hook.
+        let device = driver.current_device()?;
+        Ok(self.created(handle, device))
+    }
+
+    /// Owner that a context handle stands for.
+    pub fn find(&self, handle: usize) -> Option<Owner> {
+        let at = self
+            .handles
+            .iter()
+            .position(|(known, _)| known.load(Ordering::Acquire) == handle)?;
+        Some(Owner {
+            slot: slot_number(at),
+            device: self.handles[at].1.load(Ordering::Acquire),
+        })
+    }
+
+    /// Device of a slot that is in use, current or not.
+    pub fn device_of(&self, slot: u16) -> Option<u32> {
+        self.handles
+            .get(usize::from(slot))
+            .map(|(_, device)| device.load(Ordering::Acquire))
+    }
+
+    /// Handle of a device's primary context, once it has been retained.
+    pub fn primary_handle(&self, device: u32) -> Option<usize> {
+        let slots = self.slots.lock();
+        let at = slots
+            .iter()
+            .position(|s| s.primary && s.state == State::Current && s.device == device)?;
+        Some(self.handles[at].0.load(Ordering::Acquire)).filter(|handle| *handle != 0)
+    }
+
+    /// A context was created. A handle known from a dead context now means this one.
+    pub fn created(&self, handle: usize, device: u32) -> Owner {
+        let mut slots = self.slots.lock();
+        if let Some(old) = self.find(handle) {
+            self.handles[usize::from(old.slot)]
+                .0
+                .store(0, Ordering::Release);
+        }
+        let at = self.open(
+            &mut slots,
+            handle,
+            Slot {
+                state: State::Current,
+                device,
+                usage: 1,
+                ..EMPTY
+            },
+        );
+        self.recount(&slots);
+        Owner {
+            slot: slot_number(at),
+            device,
+        }
+    }
+
+    /// `cuCtxAttach` succeeded: one more detach until the context ends.
+    pub fn attached(&self, handle: usize) {
+        let mut slots = self.slots.lock();
+        if let Some(slot) = self
+            .find(handle)
+            .and_then(|owner| slots.get_mut(usize::from(owner.slot)))
+        {
+            slot.usage += 1;
+        }
+    }
+
+    /// `cuCtxDetach` succeeded: whether that was the last one.
+    pub fn detached(&self, handle: usize) -> bool {
+        let mut slots = self.slots.lock();
+        self.find(handle)
+            .and_then(|owner| slots.get_mut(usize::from(owner.slot)))
+            .is_some_and(|slot| {
+                slot.usage = slot.usage.saturating_sub(1);
+                slot.usage == 0
+            })
+    }
+
+    /// A context's owner was destroyed by the driver: its slot may be used again once its blocks are dropped.
+    pub fn destroyed(&self, owner: Owner) {
+        let mut slots = self.slots.lock();
+        self.close(&mut slots, usize::from(owner.slot));
+        self.recount(&slots);
+    }
+
+    /// A primary context was retained. Returns the slots of incarnations that this shows to be dead.
+    pub fn primary_retained(&self, handle: usize, device: u32, id: Option<u64>) -> Vec<u16> {
+        let mut slots = self.slots.lock();
+        let mut dead = Vec::new();
+        let at = match self.find(handle) {
+            Some(owner) => {
+                let at = usize::from(owner.slot);
+                if slots[at].id.is_some() && id.is_some() && slots[at].id != id {
+                    self.retire(&mut slots, at);
+                    dead = retired(&slots, device);
+                }
+                self.find(handle)
+                    .map_or(at, |owner| usize::from(owner.slot))
+            }
+            None => self.open(
+                &mut slots,
+                handle,
+                Slot {
+                    state: State::Current,
+                    device,
+                    ..EMPTY
+                },
+            ),
+        };
+        slots[at].primary = true;
+        slots[at].usage += 1;
+        slots[at].id = id.or(slots[at].id);
+        self.recount(&slots);
+        dead
+    }
+
+    /// A primary context is about to be released, or reset (`all`): allocations from now on belong to the next one.
+    pub fn primary_ending(&self, device: u32, all: bool) -> Ending {
+        let mut slots = self.slots.lock();
+        let current = slots
+            .iter()
+            .position(|s| s.primary && s.state == State::Current && s.device == device);
+        let mut ending = Ending {
+            device,
+            retired: None,
+        };
+        if let Some(at) = current {
+            let last = slots[at].usage <= 1;
+            if !all {
+                slots[at].usage = slots[at].usage.saturating_sub(1);
+            }
+            if last || all {
+                self.retire(&mut slots, at);
+                ending.retired = Some(at);
+            }
+        }
+        self.recount(&slots);
+        ending
+    }
+
+    /// The driver refused to release or reset: nothing ended.
+    pub fn primary_lives(&self, ending: Ending, all: bool) {
+        let mut slots = self.slots.lock();
+        let current = slots
+            .iter()
+            .position(|s| s.primary && s.state == State::Current && s.device == ending.device);
+        if let (Some(at), false) = (current, all) {
+            slots[at].usage += 1;
+        }
+        if let (Some(at), Some(old)) = (current, ending.retired) {
+            slots[at].id = slots[old].id;
+        }
+    }
+
+    /// The driver released or reset: slots whose blocks are gone. `active`: whether the context is alive now, `id`: its
+    /// id, which tells a context that lived on from one that died and came back at once.
+    pub fn primary_ended(
+        &self,
+        ending: Ending,
+        all: bool,
+        active: bool,
+        id: Option<u64>,
+    ) -> Vec<u16> {
+        let mut slots = self.slots.lock();
+        let old_id = ending.retired.and_then(|at| slots[at].id);
+        let came_back = old_id.is_some() && id.is_some() && old_id != id;
+        if !all && active && !came_back {
+            if let Some(at) = slots
+                .iter()
+                .position(|s| s.primary && s.state == State::Current && s.device == ending.device)
+            {
+                slots[at].id = slots[at].id.or(old_id);
+            }
+            return Vec::new();
+        }
+        if ending.retired.is_none() {
+            // We thought that others held it, but the driver says that it is gone.
+            if let Some(at) = slots
+                .iter()
+                .position(|s| s.primary && s.state == State::Current && s.device == ending.device)
+            {
+                self.retire(&mut slots, at);
+            }
+        }
+        self.recount(&slots);
+        retired(&slots, ending.device)
+    }
+
+    /// The blocks of these slots were dropped: the slots may be used again.
+    pub fn dropped(&self, dead: &[u16]) {
+        let mut slots = self.slots.lock();
+        for &slot in dead {
+            self.close(&mut slots, usize::from(slot));
+        }
+        self.recount(&slots);
+    }
+
+    /// Moves a current slot's handle to a fresh slot; the old one waits to be dropped.
+    fn retire(&self, slots: &mut Vec<Slot>, at: usize) {
+        let handle = self.handles[at].0.load(Ordering::Relaxed);
+        let next = Slot {
+            id: None,
+            ..slots[at]
+        };
+        slots[at].state = State::Retired;
+        // The successor is there before the old slot loses its handle, so that no reader finds neither.
+        self.open(slots, handle, next);
+        self.handles[at].0.store(0, Ordering::Release);
+    }
+
+    fn open(&self, slots: &mut Vec<Slot>, handle: usize, slot: Slot) -> usize {
+        let at = match slots.iter().position(|s| s.state == State::Free) {
+            Some(at) => at,
+            None if slots.len() < SLOTS => {
+                slots.push(EMPTY);
+                slots.len() - 1
+            }
+            // A program with over a thousand living contexts: they share the last slot, which is never dropped.
+            None => return SLOTS - 1,
+        };
+        slots[at] = slot;
+        self.handles[at].1.store(slot.device, Ordering::Release);
+        self.handles[at].0.store(handle, Ordering::Release);
+        at
+    }
+
+    fn close(&self, slots: &mut [Slot], at: usize) {
+        if let Some(slot) = slots.get_mut(at).filter(|_| at < SLOTS - 1) {
+            *slot = EMPTY;
+            self.handles[at].0.store(0, Ordering::Release);
+        }
+    }
+
+    fn recount(&self, slots: &[Slot]) {
+        let mut current = slots
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.state == State::Current);
+        let only = match (current.next(), current.next()) {
+            (Some((at, _)), None) if self.one_device => u32::from(slot_number(at)) + 1,
+            _ => 0,
+        };
+        self.only.store(only, Ordering::Release);
+    }
+}
+
+fn retired(slots: &[Slot], device: u32) -> Vec<u16> {
+    let of_device = |(_, s): &(usize, &Slot)| s.state == State::Retired && s.device == device;
+    slots
+        .iter()
+        .enumerate()
+        .filter(of_device)
+        .map(|(at, _)| slot_number(at))
+        .collect()
+}
+
+fn slot_number(at: usize) -> u16 {
+    u16::try_from(at).unwrap_or(u16::MAX)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,227 @@
+//! The rules: what is admitted, charged, refused and given back, over any [`Driver`].
+//!
+//! Every allocation goes the same way: reserve the bytes, let the driver work with no lock held, then commit what it
+//! gave or cancel. A refusal comes only after idle pools were trimmed and the sum was taken again, and only where the
+//! driver would have got as far as looking for memory; everything else is the driver's to answer ([`Failure::Forward`]).
+
+mod contexts;
+mod pools;
+mod vmm;
+
+use crate::budget::{Budget, Cells, Lane, Refused, Reservation};
+use crate::code::Code;
+use crate::contexts::Contexts;
+use crate::driver::Driver;
+use crate::ledger::{Block, Kind, Ledger};
+use crate::stream_pools::StreamPools;
+use crate::vmm::Vmm;
+
+/// What is configured for one device.
+#[derive(Clone, Debug)]
+pub struct DeviceRules {
+    /// Limit in bytes; [`crate::budget::UNCAPPED`] for none.
+    pub limit: u64,
+    /// The device's own total in bytes.
+    pub total: u64,
+}
+
+/// Why an allocation did not happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// The driver's own answer, to be passed on unchanged.
+    Driver(Code),
+    /// Refused at the limit.
+    Denied(Denial),
+    /// The rules have no say: make the program's call as it is.
+    Forward,
+}
+
+/// A refusal, with all that its line in the log names. Bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denial {
+    /// Device ordinal.
+    pub device: u32,
+    /// What was asked, as it would have been charged.
+    pub asked: u64,
+    /// What the program holds.
+    pub live: u64,
+    /// What is taken from the driver.
+    pub held: u64,
+    /// What no allocation accounts for.
+    pub overhead: u64,
+    /// The limit.
+    pub limit: u64,
+}
+
+/// What the driver gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// Device address, or handle.
+    pub address: u64,
+    /// Bytes to charge for it.
+    pub size: u64,
+}
+
+/// The rules and books of one process.
+#[derive(Debug)]
+pub struct Governor<'a> {
+    cells: &'a [Cells],
+    devices: Vec<DeviceRules>,
+    contexts: Contexts,
+    ledger: Ledger,
+    vmm: Vmm,
+    pools: StreamPools,
+}
+
+impl<'a> Governor<'a> {
+    /// Rules for the devices of this process, in the order of their ordinals; `cells` holds one budget's counters each.
+    #[must_use]
+    pub fn new(cells: &'a [Cells], devices: Vec<DeviceRules>) -> Self {
+        Governor {
+            cells,
+            contexts: Contexts::new(devices.len()),
+            devices,
+            ledger: Ledger::new(),
+            vmm: Vmm::default(),
+            pools: StreamPools::default(),
+        }
+    }
+
+    /// The devices that this process sees.
+    #[must_use]
+    pub fn devices(&self) -> &[DeviceRules] {
+        &self.devices
+    }
+
+    /// A device's budget; `None` for an ordinal that does not exist.
+    #[inline]
+    #[must_use]
+    pub fn budget(&self, device: u32) -> Option<Budget<'a>> {
+        let at = usize::try_from(device).ok()?;
+        Some(Budget::new(self.cells.get(at)?, self.devices.get(at)?.limit))
+    }
+
+    /// Memory of the current context: reserves `size` bytes, calls the driver, keeps the block in the ledger.
+    ///
+    /// `call` makes the driver's call and says what it gave. Where that is more than reserved and does not fit, `undo`
+    /// gives it back to the driver.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    #[inline]
+    pub fn allocate<D: Driver>(
+        &self,
+        driver: &D,
+        lane: Lane,
+        kind: Kind,
+        size: u64,
+        call: impl FnOnce() -> Result<Granted, Code>,
+        undo: impl FnOnce(u64),
+    ) -> Result<u64, Failure> {
+        let owner = self.contexts.owner(driver).map_err(|_| Failure::Forward)?;
+        let budget = self.budget(owner.device).ok_or(Failure::Forward)?;
+        let reservation = match budget.reserve(lane, size) {
+            Ok(reservation) => reservation,
+            // The driver would ask for a current context before it looks for memory.
+            Err(_) if !matches!(driver.current_context(), Ok(Some(_))) => return Err(Failure::Forward),
+            Err(_) => self.reserve_hard(driver, lane, &budget, owner.device, size)?,
+        };
+        let granted = call().map_err(Failure::Driver)?;
+        let committed = if granted.size == size {
+            reservation.commit();
+            Ok(())
+        } else {
+            reservation.commit_as(granted.size)
+        };
+        if let Err((reservation, refused)) = committed {
+            undo(granted.address);
+            drop(reservation);
+            return Err(Failure::Denied(deny(&budget, owner.device, granted.size, refused)));
+        }
+        self.ledger.insert(granted.address, Block { size: granted.size, kind, owner: owner.slot });
+        Ok(granted.address)
+    }
+
+    /// The long way to a reservation, once the short one has failed: trim, take the sum again, wait for what is in
+    /// flight.
+    #[cold]
+    fn reserve_hard<D: Driver>(
+        &self,
+        driver: &D,
+        lane: Lane,
+        budget: &Budget<'a>,
+        device: u32,
+        size: u64,
+    ) -> Result<Reservation<'a>, Failure> {
+        let impossible = size.checked_add(budget.overhead()).is_none_or(|sum| sum > budget.limit());
+        if !impossible {
+            self.trim_pools(driver, device);
+        }
+        budget.reserve_or_wait(lane, size, patience()).map_err(|refused| Failure::Denied(deny(budget, device, size, refused)))
+    }
+
+    /// A free of any kind of address: the driver's answer, with the charge ended if it is a success.
+    #[inline]
+    pub fn free<D: Driver>(&self, driver: &D, address: u64, call: impl FnOnce() -> Code) -> Code {
+        // Out of the ledger first: the address may be another thread's as soon as the driver has it back.
+        let block = self.ledger.take(address);
+        let code = call();
+        let Some(block) = block else { return code };
+        if !code.is_success() {
+            self.ledger.put_back(address, block);
+        } else if block.kind == Kind::Pool {
+            self.pool_block_freed(driver, block.owner);
+        } else if let Some(budget) = self.contexts.device_of(block.owner).and_then(|device| self.budget(device)) {
+            budget.release(block.size);
+        }
+        code
+    }
+
+    /// Free and total bytes to report for a device that has `device_free` bytes free; `None` for an unknown device.
+    #[must_use]
+    pub fn memory_info(&self, device: u32, device_free: u64) -> Option<(u64, u64)> {
+        let budget = self.budget(device)?;
+        let used = budget.held().saturating_add(budget.overhead());
+        let free = crate::meminfo::free(budget.limit(), used, budget.cached(), device_free);
+        Some((free, self.total(device)?))
+    }
+
+    /// Total bytes to report for a device.
+    #[must_use]
+    pub fn total(&self, device: u32) -> Option<u64> {
+        let rules = self.devices.get(usize::try_from(device).ok()?)?;
+        Some(crate::meminfo::total(rules.limit, rules.total))
+    }
+
+    /// Device of the calling thread's context.
+    ///
+    /// # Errors
+    /// The driver's code where no context is current.
+    pub fn current_device<D: Driver>(&self, driver: &D) -> Result<u32, Code> {
+        self.contexts.owner(driver).map(|owner| owner.device)
+    }
+}
+
+/// Counts a refusal and describes it.
+fn deny(budget: &Budget<'_>, device: u32, asked: u64, refused: Refused) -> Denial {
+    budget.note_denied(asked);
+    let live = refused.held.saturating_sub(budget.cached());
+    Denial { device, asked, live, held: refused.held, overhead: refused.overhead, limit: budget.limit() }
+}
+
+/// How long a refusal waits for reservations in flight: a short spin, then sleeps, 100 ms in all.
+fn patience() -> impl FnMut() -> bool {
+    let mut looks = 0_u32;
+    move || {
+        looks += 1;
+        if looks < 200 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        looks < 1200
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

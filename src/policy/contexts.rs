@@ -1,0 +1,86 @@
+//! Contexts come and go: their blocks are uncharged when the driver has dropped them.
+
+use super::Governor;
+use crate::code::Code;
+use crate::driver::Driver;
+use crate::ledger::Kind;
+
+impl Governor<'_> {
+    /// A context was created by the program.
+    pub fn context_created(&self, handle: usize, device: u32) {
+        self.contexts.created(handle, device);
+    }
+
+    /// `cuCtxAttach` returned this context.
+    pub fn context_attached(&self, handle: usize) {
+        self.contexts.attached(handle);
+    }
+
+    /// `cuCtxDestroy`: the driver's answer, with the context's memory uncharged if it is a success.
+    pub fn context_destroy(&self, handle: usize, call: impl FnOnce() -> Code) -> Code {
+        let owner = self.contexts.find(handle);
+        let code = call();
+        if let (true, Some(owner)) = (code.is_success(), owner) {
+            self.drop_blocks(owner.device, &[owner.slot]);
+            self.contexts.destroyed(owner);
+        }
+        code
+    }
+
+    /// `cuCtxDetach`: as destroy, when it was the last one.
+    pub fn context_detach(&self, handle: usize, call: impl FnOnce() -> Code) -> Code {
+        let owner = self.contexts.find(handle);
+        let code = call();
+        if let (true, Some(owner)) = (code.is_success(), owner)
+            && self.contexts.detached(handle)
+        {
+            self.drop_blocks(owner.device, &[owner.slot]);
+            self.contexts.destroyed(owner);
+        }
+        code
+    }
+
+    /// `cuDevicePrimaryCtxRetain` returned this context.
+    pub fn primary_retained<D: Driver>(&self, driver: &D, handle: usize, device: u32) {
+        let dead = self.contexts.primary_retained(handle, device, driver.context_id(handle));
+        self.forget(device, &dead);
+    }
+
+    /// `cuDevicePrimaryCtxRelease`: the driver's answer, with the memory uncharged if it was the last one.
+    pub fn primary_release<D: Driver>(&self, driver: &D, device: u32, call: impl FnOnce() -> Code) -> Code {
+        self.primary_end(driver, device, false, call)
+    }
+
+    /// `cuDevicePrimaryCtxReset`: the driver's answer, with all memory of the context uncharged if it is a success.
+    pub fn primary_reset<D: Driver>(&self, driver: &D, device: u32, call: impl FnOnce() -> Code) -> Code {
+        self.primary_end(driver, device, true, call)
+    }
+
+    fn primary_end<D: Driver>(&self, driver: &D, device: u32, all: bool, call: impl FnOnce() -> Code) -> Code {
+        let ending = self.contexts.primary_ending(device, all);
+        let code = call();
+        if !code.is_success() {
+            self.contexts.primary_lives(ending, all);
+            return code;
+        }
+        let active = driver.primary_is_active(device).unwrap_or(false);
+        let id = if active { self.contexts.primary_handle(device).and_then(|handle| driver.context_id(handle)) } else { None };
+        let dead = self.contexts.primary_ended(ending, all, active, id);
+        self.forget(device, &dead);
+        code
+    }
+
+    fn forget(&self, device: u32, dead: &[u16]) {
+        if !dead.is_empty() {
+            self.drop_blocks(device, dead);
+            self.contexts.dropped(dead);
+        }
+    }
+
+    fn drop_blocks(&self, device: u32, slots: &[u16]) {
+        let gone = self.ledger.purge(|block| block.kind != Kind::Pool && slots.contains(&block.owner));
+        if let Some(budget) = self.budget(device) {
+            budget.release(gone);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Physical allocations: charged to the device that the call names, until the last handle and mapping are gone.
+
+use super::{Failure, Governor};
+use crate::budget::Lane;
+use crate::code::Code;
+use crate::driver::Driver;
+use crate::vmm::Charge;
+
+impl Governor<'_> {
+    /// `cuMemCreate` of `bytes` on `device`: reserves, calls the driver, keeps the handle that it gives. `sound`: asked
+    /// before a refusal, whether the driver would find nothing else wrong.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub fn physical_create<D: Driver>(
+        &self,
+        driver: &D,
+        lane: Lane,
+        device: u32,
+        bytes: u64,
+        sound: impl FnOnce() -> bool,
+        call: impl FnOnce() -> Result<u64, Code>,
+    ) -> Result<u64, Failure> {
+        let budget = self.budget(device).ok_or(Failure::Forward)?;
+        let reservation = match budget.reserve(lane, bytes) {
+            Ok(reservation) => reservation,
+            Err(_) if !sound() => return Err(Failure::Forward),
+            Err(_) => self.reserve_hard(driver, lane, &budget, device, bytes)?,
+        };
+        let handle = call().map_err(Failure::Driver)?;
+        reservation.commit();
+        self.vmm.created(handle, Charge { device, bytes });
+        Ok(handle)
+    }
+
+    /// `cuMemRelease`: the driver's answer.
+    pub fn physical_release(&self, handle: u64, call: impl FnOnce() -> Code) -> Code {
+        // Forgotten first: the value may be another allocation's as soon as the driver has released it.
+        let releasing = self.vmm.releasing(handle);
+        let code = call();
+        if let Some(releasing) = releasing {
+            if code.is_success() {
+                self.uncharge(self.vmm.released(releasing));
+            } else {
+                self.vmm.kept(releasing);
+            }
+        }
+        code
+    }
+
+    /// `cuMemRetainAllocationHandle` gave `handle` for the memory at `address`.
+    pub fn physical_retained(&self, handle: u64, address: u64) {
+        self.vmm.retained(handle, address);
+    }
+
+    /// `cuMemMap` mapped `handle` at `address`.
+    pub fn physical_mapped(&self, address: u64, bytes: u64, handle: u64) {
+        self.vmm.mapped(address, bytes, handle);
+    }
+
+    /// `cuMemUnmap`: the driver's answer.
+    pub fn physical_unmap(&self, address: u64, bytes: u64, call: impl FnOnce() -> Code) -> Code {
+        let unmapping = self.vmm.unmapping(address, bytes);
+        let code = call();
+        if code.is_success() {
+            self.uncharge(self.vmm.unmapped(unmapping));
+        } else {
+            self.vmm.still_mapped(unmapping);
+        }
+        code
+    }
+
+    fn uncharge(&self, charges: impl IntoIterator<Item = Charge>) {
+        for charge in charges {
+            if let Some(budget) = self.budget(charge.device) {
+                budget.release(charge.bytes);
+            }
+        }
+    }
+}
