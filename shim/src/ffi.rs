@@ -18,8 +18,8 @@ pub type Pool = usize;
 /// Handle of a physical allocation (`CUmemGenericAllocationHandle`).
 pub type MemHandle = u64;
 
-/// `CU_MEM_LOCATION_TYPE_DEVICE`.
-pub const LOCATION_DEVICE: i32 = 1;
+/// `CU_MEM_LOCATION_TYPE_HOST`, `..._HOST_NUMA`, `..._HOST_NUMA_CURRENT`.
+pub const LOCATION_HOST: core::ops::RangeInclusive<i32> = 2..=4;
 /// `CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN` (13.4): the id is a pair of bytes, device first.
 pub const LOCATION_DEVICE_LOCALITY_DOMAIN: i32 = 6;
 
@@ -34,12 +34,13 @@ pub struct CUmemLocation {
 }
 
 impl CUmemLocation {
-    /// Ordinal of the device whose memory this is; `None` for host memory and for what no device pays for.
+    /// Ordinal of the device whose memory this is; `None` for host memory. A kind of a newer driver is taken to name a
+    /// device, so that it is counted rather than missed.
     pub fn device(self) -> Option<u32> {
         match self.kind {
-            LOCATION_DEVICE => u32::try_from(self.id).ok(),
+            kind if LOCATION_HOST.contains(&kind) => None,
             LOCATION_DEVICE_LOCALITY_DOMAIN => Some(u32::from(self.id.to_ne_bytes()[0])),
-            _ => None,
+            _ => u32::try_from(self.id).ok(),
         }
     }
 }

@@ -1,0 +1,69 @@
+//! Whether gpucap works in this process: switched off, refusing, or working. Latched for the process and its children.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use gpucap_core::config;
+
+use crate::{environment, log};
+
+/// The phase of the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// `GPUCAP_DISABLE` has not been read yet.
+    Unread,
+    /// Hooks do their work.
+    Working,
+    /// `GPUCAP_DISABLE=1`: every call goes straight to the driver.
+    Disabled,
+    /// The configuration is wrong and `GPUCAP_ON_ERROR` is `closed`: nothing starts, nothing is allocated.
+    Closed,
+}
+
+static PHASE: AtomicU8 = AtomicU8::new(0);
+static ON_ERROR_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// The phase as it is, without reading anything.
+#[inline]
+pub fn now() -> Phase {
+    match PHASE.load(Ordering::Acquire) {
+        0 => Phase::Unread,
+        1 => Phase::Working,
+        2 => Phase::Disabled,
+        _ => Phase::Closed,
+    }
+}
+
+/// The phase, after `GPUCAP_DISABLE` was read: the first look-up or call of a hooked name comes here.
+pub fn settled() -> Phase {
+    match now() {
+        Phase::Unread => {}
+        known => return known,
+    }
+    // Anything that will be written to stderr later is compared with what stderr is now.
+    log::remember_stderr();
+    let disabled = config::is_disabled(environment::variable(b"GPUCAP_DISABLE").as_deref());
+    let next = if disabled { 2 } else { 1 };
+    let _ = PHASE.compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire);
+    now()
+}
+
+/// Whether everything goes straight to the driver (`GPUCAP_DISABLE=1`).
+pub fn disabled() -> bool {
+    settled() == Phase::Disabled
+}
+
+/// The configuration turned out wrong under `GPUCAP_ON_ERROR=closed`.
+pub fn close() {
+    PHASE.store(3, Ordering::Release);
+}
+
+/// Whether what can't be capped is let through with a warning (`GPUCAP_ON_ERROR=open`).
+pub fn on_error_open() -> bool {
+    let _ = crate::state::configuration();
+    ON_ERROR_OPEN.load(Ordering::Acquire)
+}
+
+/// Remembers that `GPUCAP_ON_ERROR` is `open`.
+pub fn set_on_error_open(open: bool) {
+    ON_ERROR_OPEN.store(open, Ordering::Release);
+}

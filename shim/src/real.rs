@@ -1,0 +1,255 @@
+//! The driver's own functions that the hooks and the rules call: the only place that calls libcuda besides the hooks'
+//! own forwarding.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use gpucap_core::code::Code;
+use gpucap_core::driver::{Driver, PoolLevels};
+
+use crate::driver;
+use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, MemHandle, Pool};
+
+/// One function of the driver, looked up at its first use and kept.
+pub struct Function {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Function {
+    const fn new(name: &'static CStr) -> Self {
+        Function { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// Its address; null where the driver lacks it.
+    fn get(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return known;
+        }
+        let found = driver::symbol(self.name);
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+macro_rules! functions {
+    ($( $(#[$doc:meta])* $rust:ident = $name:ident ( $($arg:ident : $ty:ty),* ); )*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Pointers are valid for what the driver writes (CUDA driver manual).
+        pub unsafe fn $rust($($arg: $ty),*) -> Code {
+            static FUNCTION: Function = Function::new(
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("a function name holds a NUL"),
+                });
+            let address = FUNCTION.get();
+            if address.is_null() {
+                return Code::NOT_FOUND;
+            }
+            // SAFETY: the address was resolved under this name, which has this signature in cuda.h.
+            let function = unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> Code>(address) };
+            // SAFETY: the caller's promise.
+            unsafe { function($($arg),*) }
+        }
+    )*};
+}
+
+functions! {
+    /// Number of devices.
+    device_count = cuDeviceGetCount(count: *mut c_int);
+    /// Total bytes of a device.
+    device_total = cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
+    /// UUID of a device, or of the MIG instance that it is.
+    device_uuid_v2 = cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: CUdevice);
+    /// UUID of a device.
+    device_uuid = cuDeviceGetUuid(uuid: *mut [u8; 16], device: CUdevice);
+    /// The thread's context.
+    ctx_current = cuCtxGetCurrent(context: *mut CUcontext);
+    /// Device of the thread's context.
+    ctx_device = cuCtxGetDevice(device: *mut CUdevice);
+    /// Unique id of a context.
+    ctx_id = cuCtxGetId(context: CUcontext, id: *mut u64);
+    /// Whether a primary context is alive.
+    primary_state = cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut u32, active: *mut c_int);
+    /// Context of a stream.
+    stream_ctx = cuStreamGetCtx(stream: CUstream, context: *mut CUcontext);
+    /// Whether a stream captures.
+    stream_is_capturing = cuStreamIsCapturing(stream: CUstream, status: *mut u32);
+    /// The same with the per-thread meaning of stream 0.
+    stream_is_capturing_ptsz = cuStreamIsCapturing_ptsz(stream: CUstream, status: *mut u32);
+    /// Waits for a stream.
+    stream_synchronize = cuStreamSynchronize(stream: CUstream);
+    /// The same with the per-thread meaning of stream 0.
+    stream_synchronize_ptsz = cuStreamSynchronize_ptsz(stream: CUstream);
+    /// Exchanges the thread's capture mode.
+    exchange_capture_mode = cuThreadExchangeStreamCaptureMode(mode: *mut u32);
+    /// The pool of `cuMemAllocAsync`.
+    device_pool = cuDeviceGetMemPool(pool: *mut Pool, device: CUdevice);
+    /// A device's default pool.
+    device_default_pool = cuDeviceGetDefaultMemPool(pool: *mut Pool, device: CUdevice);
+    /// An attribute of a pool.
+    pool_attribute = cuMemPoolGetAttribute(pool: Pool, attribute: u32, value: *mut u64);
+    /// Gives back what a pool does not use.
+    pool_trim = cuMemPoolTrimTo(pool: Pool, keep: usize);
+    /// Free and total bytes of the current context's device.
+    memory_info = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    /// Step that sizes of physical allocations must be a multiple of.
+    allocation_granularity = cuMemGetAllocationGranularity(bytes: *mut usize, prop: *const CUmemAllocationProp, option: u32);
+    /// Releases a handle of a physical allocation.
+    release = cuMemRelease(handle: MemHandle);
+    /// Frees memory.
+    free = cuMemFree_v2(address: CUdeviceptr);
+    /// Frees memory in stream order.
+    free_async = cuMemFreeAsync(address: CUdeviceptr, stream: CUstream);
+    /// The same with the per-thread meaning of stream 0.
+    free_async_ptsz = cuMemFreeAsync_ptsz(address: CUdeviceptr, stream: CUstream);
+}
+
+const POOL_RESERVED_CURRENT: u32 = 5;
+const POOL_USED_CURRENT: u32 = 7;
+const CAPTURE_MODE_RELAXED: u32 = 2;
+
+/// A device as the driver names it.
+pub struct Device {
+    /// Ordinal in this process.
+    pub ordinal: u32,
+    /// `GPU-…` or `MIG-…`; empty where the driver gives none.
+    pub uuid: String,
+    /// Bytes.
+    pub total: u64,
+}
+
+/// The devices of this process; `None` before `cuInit`.
+pub fn devices() -> Option<Vec<Device>> {
+    let mut count = 0;
+    // SAFETY: `count` is valid for one int.
+    unsafe { device_count(&raw mut count) }.ok().ok()?;
+    let all = (0..count).filter_map(|ordinal| {
+        let mut bytes = 0;
+        // SAFETY: `bytes` is valid for one size_t.
+        unsafe { device_total(&raw mut bytes, ordinal) }.ok().ok()?;
+        Some(Device { ordinal: u32::try_from(ordinal).ok()?, uuid: uuid(ordinal), total: bytes as u64 })
+    });
+    Some(all.collect())
+}
+
+fn uuid(device: CUdevice) -> String {
+    let mut bytes = [0_u8; 16];
+    // SAFETY: `bytes` is valid for a CUuuid (16 bytes).
+    let mut code = unsafe { device_uuid_v2(&raw mut bytes, device) };
+    if !code.is_success() {
+        // SAFETY: as above.
+        code = unsafe { device_uuid(&raw mut bytes, device) };
+    }
+    if !code.is_success() {
+        return String::new();
+    }
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// The driver, as the rules see it.
+#[derive(Clone, Copy)]
+pub struct Real;
+
+impl Driver for Real {
+    fn current_context(&self) -> Result<Option<usize>, Code> {
+        let mut context = 0;
+        // SAFETY: `context` is valid for one handle.
+        unsafe { ctx_current(&raw mut context) }.ok()?;
+        Ok((context != 0).then_some(context))
+    }
+
+    fn current_device(&self) -> Result<u32, Code> {
+        let mut device = 0;
+        // SAFETY: `device` is valid for one int.
+        unsafe { ctx_device(&raw mut device) }.ok()?;
+        u32::try_from(device).map_err(|_| Code::INVALID_CONTEXT)
+    }
+
+    fn primary_is_active(&self, device: u32) -> Option<bool> {
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: both are valid for one int.
+        unsafe { primary_state(CUdevice::try_from(device).ok()?, &raw mut flags, &raw mut active) }.ok().ok()?;
+        Some(active != 0)
+    }
+
+    fn context_id(&self, context: usize) -> Option<u64> {
+        let mut id = 0;
+        // SAFETY: `id` is valid for one u64; the handle is alive or a primary one (trait contract).
+        unsafe { ctx_id(context, &raw mut id) }.ok().ok()?;
+        Some(id)
+    }
+
+    fn stream_context(&self, stream: usize) -> Option<usize> {
+        let mut context = 0;
+        // SAFETY: `context` is valid for one handle; the stream is the program's own argument.
+        relaxed(|| unsafe { stream_ctx(stream, &raw mut context) }).ok().ok()?;
+        Some(context)
+    }
+
+    fn current_pool(&self, device: u32) -> Option<usize> {
+        let mut pool = 0;
+        let device = CUdevice::try_from(device).ok()?;
+        // SAFETY: `pool` is valid for one handle.
+        relaxed(|| unsafe { device_pool(&raw mut pool, device) }).ok().ok()?;
+        Some(pool)
+    }
+
+    fn pool_levels(&self, pool: usize) -> Option<PoolLevels> {
+        let mut levels = PoolLevels::default();
+        relaxed(|| {
+            // SAFETY: the value of these attributes is one cuuint64_t (cuda.h); the rules ask only for living pools.
+            let code = unsafe { pool_attribute(pool, POOL_RESERVED_CURRENT, &raw mut levels.reserved) };
+            if !code.is_success() {
+                return code;
+            }
+            // SAFETY: as above.
+            unsafe { pool_attribute(pool, POOL_USED_CURRENT, &raw mut levels.used) }
+        })
+        .ok()
+        .ok()?;
+        Some(levels)
+    }
+
+    fn trim_pool(&self, pool: usize) {
+        // SAFETY: the rules trim only living pools. A failure leaves the pool as it is, and the level is read again.
+        let _ = relaxed(|| unsafe { pool_trim(pool, 0) });
+    }
+}
+
+/// A device's default pool, where it has one.
+pub fn default_pool(device: u32) -> Option<Pool> {
+    let mut pool = 0;
+    let device = CUdevice::try_from(device).ok()?;
+    // SAFETY: `pool` is valid for one handle.
+    relaxed(|| unsafe { device_default_pool(&raw mut pool, device) }).ok().ok()?;
+    Some(pool)
+}
+
+/// Step in bytes that sizes for `prop` must be a multiple of; `None` where the driver does not say.
+///
+/// `prop` must be a pointer that the program passed to `cuMemCreate`, and not null.
+pub fn granularity(prop: *const CUmemAllocationProp) -> Option<u64> {
+    let mut bytes = 0;
+    // SAFETY: `bytes` is valid for one size_t, `prop` is what the driver is about to read anyway; 0 asks for the minimum.
+    relaxed(|| unsafe { allocation_granularity(&raw mut bytes, prop, 0) }).ok().ok()?;
+    (bytes > 0).then_some(bytes as u64)
+}
+
+/// Runs calls of ours under the relaxed capture mode, so that a capture of the program is not invalidated by them
+/// (cuda.h, cuThreadExchangeStreamCaptureMode), and puts the thread's mode back.
+pub fn relaxed(call: impl FnOnce() -> Code) -> Code {
+    let mut mode = CAPTURE_MODE_RELAXED;
+    // SAFETY: `mode` is valid for one enum value, written and read by the driver.
+    let exchanged = unsafe { exchange_capture_mode(&raw mut mode) }.is_success();
+    let code = call();
+    if exchanged {
+        // SAFETY: as above.
+        unsafe { exchange_capture_mode(&raw mut mode) };
+    }
+    code
+}

@@ -1,0 +1,84 @@
+//! What the log says of the books: a device's limit at its first context, refusals, the sum at the end.
+
+use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use gpucap_core::limit::format_bytes;
+use gpucap_core::policy::Denial;
+
+use crate::log::{self, Level};
+use crate::state::{self, State};
+
+/// Seconds between two lines about refusals.
+const PAUSE: i64 = 10;
+
+/// Says what is in force on a device, when it gets its first context.
+pub fn first_context(state: &State, device: u32) {
+    let bit = 1_u64 << device.min(63);
+    if state.announced.fetch_or(bit, Ordering::Relaxed) & bit != 0 || !log::enabled(Level::Info) {
+        return;
+    }
+    let at = device as usize;
+    if let (Some(rules), Some(how)) = (state.governor.devices().get(at), state.how.get(at)) {
+        let limit = limit_text(rules.limit);
+        let total = format_bytes(rules.total);
+        log::info(format_args!("device {device}: limit {limit} ({how}), device total {total}, only allocations count (overhead 0)"));
+    }
+}
+
+/// Says that an allocation was refused: the first time, then at most every ten seconds.
+#[cold]
+pub fn denied(state: &State, entry: &str, denial: Denial) {
+    static LAST: AtomicI64 = AtomicI64::new(i64::MIN);
+    static SILENT: AtomicU32 = AtomicU32::new(0);
+    let now = seconds();
+    let last = LAST.load(Ordering::Relaxed);
+    let due = last == i64::MIN || now - last >= PAUSE;
+    if !due || LAST.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        SILENT.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let Denial { device, asked, live, held, overhead, limit } = denial;
+    let source = state.limit_source;
+    let (asked, live, held) = (format_bytes(asked), format_bytes(live), format_bytes(held));
+    let (overhead, limit) = (format_bytes(overhead), format_bytes(limit));
+    match SILENT.swap(0, Ordering::Relaxed) {
+        0 => log::warn(format_args!(
+            "denied {entry} on device {device}: asked {asked}, live {live}, held {held}, overhead {overhead}, limit {limit} (set by {source})"
+        )),
+        more => log::warn(format_args!(
+            "denied {entry} on device {device}: asked {asked}, live {live}, held {held}, overhead {overhead}, limit {limit} (set by {source}); {more} more refused since the last line"
+        )),
+    }
+}
+
+/// Has the sum written when the process ends, if anybody wants to read it.
+pub fn at_exit() {
+    if log::enabled(Level::Info) {
+        // SAFETY: atexit(3) takes a function without arguments; this library is never unloaded (-z nodelete).
+        unsafe { libc::atexit(sums) };
+    }
+}
+
+extern "C" fn sums() {
+    let Some(state) = state::existing() else { return };
+    for device in 0..u32::try_from(state.governor.devices().len()).unwrap_or(0) {
+        let Some(budget) = state.governor.budget(device) else { continue };
+        if budget.peak() == 0 && budget.denied() == 0 {
+            continue;
+        }
+        let (limit, peak, live) = (limit_text(budget.limit()), format_bytes(budget.peak()), format_bytes(budget.live()));
+        log::info(format_args!("device {device}: at exit limit {limit}, peak {peak}, live {live}, denied {}", budget.denied()));
+    }
+}
+
+fn limit_text(limit: u64) -> String {
+    if limit == gpucap_core::budget::UNCAPPED { "none".to_owned() } else { format_bytes(limit) }
+}
+
+fn seconds() -> i64 {
+    // SAFETY: all-zero bytes are a valid timespec.
+    let mut now: libc::timespec = unsafe { core::mem::zeroed() };
+    // SAFETY: clock_gettime(2) writes the timespec it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    now.tv_sec
+}
