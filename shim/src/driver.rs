@@ -3,14 +3,14 @@
 //! The first copy that is used is the driver of the process; it stays loaded from then on, because hooks keep its addresses.
 //! Nothing here holds a lock: whoever comes second finds the same addresses.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::elf::Object;
 use crate::entry::next;
 use crate::hooks::{COUNT, HOOKS, REAL};
-use crate::images::{self, CLASSES, Class, LinkMap, Loaded};
+use crate::images::{self, CLASSES, Class, Handle, Loaded};
 
 mod addresses;
 
@@ -19,7 +19,7 @@ pub use addresses::hook_at;
 /// A registered driver.
 struct Driver {
     object: Object,
-    map: *mut LinkMap,
+    handle: *mut c_void,
     filled: AtomicBool,
 }
 
@@ -61,13 +61,7 @@ pub fn ensure() {
 /// As [`ensure`], for any class.
 pub fn ensure_class(class: Class) {
     if registered(class).is_none() {
-        let in_scope = |name: &CStr| next::ask(next::symbol(0), libc::RTLD_NEXT, name);
-        let global = match class {
-            Class::Cuda => in_scope(c"cuInit"),
-            Class::Nvml => in_scope(c"nvmlInit_v2"),
-        };
-        let global = images::owner(global).filter(|found| global != 0 && Class::of(&found.object) == Some(class));
-        match global.or_else(|| loaded(class)).or_else(|| open(class)) {
+        match global(class).or_else(|| loaded(class)).or_else(|| open(class)) {
             Some(image) => drop(adopt(&image, class)),
             // No driver: what a linked program calls is whatever else defines it, as without us.
             None => hooks_of(class).for_each(|index| {
@@ -84,6 +78,28 @@ pub fn ensure_class(class: Class) {
     if let Some(driver) = registered(class) {
         fill(driver, class);
     }
+}
+
+/// What a name leads to in global scope after us.
+fn in_scope(name: &CStr) -> usize {
+    next::ask(next::symbol(0), libc::RTLD_NEXT, name)
+}
+
+/// The driver in global scope.
+fn global(class: Class) -> Option<Loaded> {
+    let found = in_scope(match class {
+        Class::Cuda => c"cuInit",
+        Class::Nvml => c"nvmlInit_v2",
+    });
+    if found == 0 {
+        return None;
+    }
+    images::owner(found).filter(|image| Class::of(&image.object) == Some(class))
+}
+
+/// Whether a driver is in global scope.
+pub fn in_global_scope(class: Class) -> bool {
+    global(class).is_some()
 }
 
 fn hooks_of(class: Class) -> impl Iterator<Item = usize> {
@@ -117,9 +133,8 @@ fn open(class: Class) -> Option<Loaded> {
 pub fn adopt(image: &Loaded, class: Class) -> Copy {
     let slot = &DRIVERS[class as usize];
     if slot.load(Ordering::Acquire).is_null() {
-        let map = image.handle();
-        pin(map);
-        let driver = Box::into_raw(Box::new(Driver { object: image.object, map, filled: AtomicBool::new(false) }));
+        let handle = image.open_for_good().map_or(core::ptr::null_mut(), Handle::keep);
+        let driver = Box::into_raw(Box::new(Driver { object: image.object, handle, filled: AtomicBool::new(false) }));
         if slot.compare_exchange(core::ptr::null_mut(), driver, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: another thread was first; nobody else has seen this one.
             drop(unsafe { Box::from_raw(driver) });
@@ -139,19 +154,6 @@ pub fn standing(object: &Object, class: Class) -> Option<Copy> {
     registered(class).map(|driver| if driver.object.dynamic == object.dynamic { Copy::Driver } else { Copy::Second })
 }
 
-/// Keeps a library loaded until the process ends, whatever its users close.
-fn pin(map: *mut LinkMap) {
-    let mut namespace: libc::Lmid_t = libc::LM_ID_BASE;
-    if map.is_null() {
-        return;
-    }
-    // SAFETY: a handle of a loaded object; RTLD_DI_LMID writes one Lmid_t (dlinfo(3)).
-    unsafe { libc::dlinfo(map.cast(), libc::RTLD_DI_LMID, (&raw mut namespace).cast()) };
-    let flags: c_int = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: dlmopen(3) with the path under which this object is loaded in its namespace; nothing new is loaded.
-    unsafe { libc::dlmopen(namespace, (*map).name, flags) };
-}
-
 /// Fills the addresses behind the hooks. Doing it twice at once is harmless: both find the same.
 fn fill(driver: &Driver, class: Class) {
     if driver.filled.load(Ordering::Acquire) {
@@ -161,7 +163,7 @@ fn fill(driver: &Driver, class: Class) {
         let name = HOOKS[index].name;
         // Only what the driver has is asked for, so that no look-up fails and leaves a message for dlerror.
         let Some(own) = driver.object.lookup(name) else { continue };
-        let chained = next::ask(next::symbol(0), driver.map.cast(), name);
+        let chained = if driver.handle.is_null() { own } else { next::ask(next::symbol(0), driver.handle, name) };
         // Where no other interposer answers look-ups, one may still stand behind us in the order of preloading.
         let real = if chained == 0 || chained == own { wrapper_behind(name).unwrap_or(own) } else { chained };
         OWN[index].store(own, Ordering::Relaxed);

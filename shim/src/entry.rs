@@ -18,6 +18,7 @@ mod scope;
 mod unlisted;
 
 pub use gpa::{get_proc_address, get_proc_address_v2};
+pub use hide::at_load;
 pub use names::index_of;
 
 use look::Question;

@@ -123,7 +123,7 @@ pub struct LinkMap {
 pub struct Loaded {
     /// The object.
     pub object: Object,
-    /// Its handle; null where it was not asked for.
+    /// Its link map; null where it was not asked for.
     pub map: *mut LinkMap,
     /// Place in the program's namespace in load order; `None` in any other namespace.
     pub position: Option<usize>,
@@ -164,31 +164,56 @@ fn elsewhere(address: usize) -> Option<Loaded> {
     Some(Loaded { object, map, position: None })
 }
 
+/// A handle for look-ups in an object and its dependencies; closed when dropped.
+pub struct Handle(*mut c_void);
+
 impl Loaded {
-    /// Its handle. Costs a walk where it was not known yet.
-    pub fn handle(&self) -> *mut LinkMap {
-        if self.map.is_null() { handle_of(&self.object) } else { self.map }
+    /// Opens the object again. Its link map alone will not do: the loader lists the dependencies of an object that came with
+    /// the program only when somebody opens it. `None` for the program, whose scope is everybody's.
+    pub fn open(&self) -> Option<Handle> {
+        self.open_with(libc::RTLD_LAZY)
+    }
+
+    /// As [`Loaded::open`], and keeps the object loaded until the process ends, whatever its users close.
+    pub fn open_for_good(&self) -> Option<Handle> {
+        self.open_with(libc::RTLD_NOW | libc::RTLD_NODELETE)
+    }
+
+    fn open_with(&self, flags: c_int) -> Option<Handle> {
+        let path = self.object.path();
+        if path.is_empty() {
+            return None;
+        }
+        let mut namespace: libc::Lmid_t = libc::LM_ID_BASE;
+        if self.position.is_none() && !self.map.is_null() {
+            // SAFETY: the link map of a loaded object is its handle, and RTLD_DI_LMID writes one Lmid_t (dlinfo(3)).
+            unsafe { libc::dlinfo(self.map.cast(), libc::RTLD_DI_LMID, (&raw mut namespace).cast()) };
+        }
+        // SAFETY: dlmopen(3) with the path under which the object is loaded in its namespace; nothing new is loaded.
+        let handle = unsafe { libc::dlmopen(namespace, path.as_ptr(), flags | libc::RTLD_NOLOAD) };
+        (!handle.is_null()).then_some(Handle(handle))
     }
 }
 
-/// The handle of an object of the program's namespace; null if it is gone.
-fn handle_of(object: &Object) -> *mut LinkMap {
-    let mut found = core::ptr::null_mut();
-    walk(|record| {
-        // The first record is the program, whose debug record leads to the list of link maps.
-        let mut map = record.object().map_or(core::ptr::null_mut(), |program| first_map(&program));
-        while !map.is_null() {
-            // SAFETY: the list does not change while dl_iterate_phdr holds the loader's lock.
-            let entry = unsafe { &*map };
-            if entry.dynamic == object.dynamic && entry.base == object.base {
-                found = map;
-                break;
-            }
-            map = entry.next;
-        }
-        ControlFlow::Break(())
-    });
-    found
+impl Handle {
+    /// For `dlsym`.
+    pub fn get(&self) -> *mut c_void {
+        self.0
+    }
+
+    /// Leaves it open.
+    pub fn keep(self) -> *mut c_void {
+        let handle = self.0;
+        core::mem::forget(self);
+        handle
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: opened by us and closed once.
+        unsafe { libc::dlclose(self.0) };
+    }
 }
 
 /// `struct r_debug` (link.h).
@@ -208,16 +233,6 @@ pub struct DebugRecord {
 /// The program's debug record; null where the loader keeps none.
 pub fn debug_record(program: &Object) -> *mut DebugRecord {
     program.debug_record() as *mut DebugRecord
-}
-
-/// First link map of the program's namespace.
-fn first_map(program: &Object) -> *mut LinkMap {
-    let record = debug_record(program);
-    if record.is_null() {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: the loader stored the address of its r_debug in the program's DT_DEBUG (System V ABI).
-    unsafe { (*record).map }
 }
 
 /// The object of a handle that `dlopen` gave; `None` where its header can't be read.

@@ -32,11 +32,13 @@ mod reloc;
 mod report;
 mod state;
 
-/// All that happens at load: a forked child will forget its parent's books.
+/// All that happens at load: a forked child will forget its parent's books, and our exports step out of the way of look-ups
+/// where no driver is loaded.
 #[ctor::ctor(unsafe)]
 fn at_load() {
     // SAFETY: pthread_atfork(3) takes a function that calls only what is safe in a forked child: one atomic store.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    entry::at_load();
 }
 
 extern "C" fn forked() {

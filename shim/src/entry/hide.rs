@@ -1,20 +1,36 @@
-//! Takes our exports out of the sight of the loader's `dlsym` while nothing else defines them.
+//! Takes our exports out of the sight of the loader's own `dlsym` while no driver is in global scope.
 //!
 //! A program without a driver that asks for `cuInit` must be told "undefined symbol: cuInit" by the loader itself, in its own
-//! words and with the caller's name. So the symbol gets a version index that `dlsym` does not accept for a name without a
-//! version (hidden, index 2), while references of linked objects still bind to it (they accept any index below 3).
+//! words and with the caller's name. So the symbols get a version index that `dlsym` does not accept for a name without a
+//! version (hidden, index 2), while references of linked objects still bind to them (they accept any index below 3).
+//! Once a driver is in global scope they are shown again, so that an interposer in front of us that chains with
+//! `dlsym(RTLD_NEXT)` of its own finds us.
 
 use core::ffi::CStr;
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::elf::Object;
-use crate::images;
+use crate::hooks::HOOKS;
+use crate::images::{self, Class};
 
 const HIDDEN: u16 = 0x8002;
 const GLOBAL: u16 = 1;
 
 static ANY_HIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Hides all exports, unless the program came with a driver.
+pub fn at_load() {
+    let mut linked = false;
+    images::for_each(|_, object| {
+        linked |= Class::of(object).is_some();
+        if linked { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if let Some(object) = ours().filter(|_| !linked) {
+        ANY_HIDDEN.store(true, Ordering::Release);
+        HOOKS.iter().for_each(|hook| set_in(&object, hook.name, HIDDEN));
+    }
+}
 
 /// Hides one of our exports.
 pub fn hide(name: &CStr) {
@@ -31,6 +47,10 @@ pub fn show(name: &CStr) {
 
 fn set(name: &CStr, value: u16) {
     let Some(object) = ours() else { return };
+    set_in(&object, name, value);
+}
+
+fn set_in(object: &Object, name: &CStr, value: u16) {
     let Some(index) = object.index_of(name) else { return };
     let at = object.versions + 2 * index;
     if object.versions == 0 || !object.contains(at) || !make_writable(at) {
@@ -58,9 +78,6 @@ fn ours() -> Option<Object> {
 fn make_writable(address: usize) -> bool {
     const PAGE: usize = 4096;
     let page = address & !(PAGE - 1);
-    // SAFETY: a page of our own mapping that holds tables and, should the link editor have put them together with code,
-    // nothing that reading, writing and running it forbids.
-    unsafe {
-        libc::mprotect(page as *mut _, PAGE, libc::PROT_READ | libc::PROT_WRITE) == 0
-    }
+    // SAFETY: a page of our own mapping in which only the loader's tables lie: build.rs keeps code out of that segment.
+    unsafe { libc::mprotect(page as *mut _, PAGE, libc::PROT_READ | libc::PROT_WRITE) == 0 }
 }

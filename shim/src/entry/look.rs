@@ -65,7 +65,9 @@ pub fn answer(question: &Question) -> Answer {
             Answer::go(question.next)
         }
         Found::At(address) => {
-            hide::show(HOOKS[index].name);
+            if question.is_scope() && driver::in_global_scope(Class::of_name(question.name)) {
+                hide::show(HOOKS[index].name);
+            }
             let value = if phase::disabled() || is_behind_us(caller.as_ref(), index) {
                 address
             } else {

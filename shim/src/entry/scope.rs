@@ -94,11 +94,8 @@ fn elsewhere(question: &Question, caller: &Loaded) -> Found {
 /// What the caller and its own dependencies have.
 fn own_scope(question: &Question, caller: Option<&Loaded>) -> Option<usize> {
     let caller = caller.filter(|caller| caller.position != Some(0))?;
-    let handle = caller.handle();
-    if handle.is_null() {
-        return None;
-    }
-    let found = question.ask(handle.cast());
+    let handle = caller.open()?;
+    let found = question.ask(handle.get());
     let skip = question.handle == libc::RTLD_NEXT && caller.object.contains(found);
     (found != 0 && !skip && !images::is_own(found)).then_some(found)
 }
