@@ -28,7 +28,7 @@ fn main() {
         let path = defined.remove(name).unwrap_or_else(|| "self".to_owned());
         writeln!(
             rows,
-            "    row(\"{name}\", \"{base}\", {version}, {}, {path}::{name} as *const (), {path}::{name}::gpa as *const ()),",
+            "    row(\"{name}\", \"{base}\", {version}, {}, {path}::{name}::LINKED, {path}::{name}::GPA),",
             kind == "thread"
         )
         .unwrap();

@@ -2,9 +2,9 @@
 //! and after its body (fork and initialisation check, count, latency, injected failure, capture rules, trace).
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::codes::{CUresult, INVALID_VALUE, NOT_INITIALIZED};
+use crate::codes::{CUresult, INVALID_VALUE, NOT_INITIALIZED, NOT_PERMITTED};
 
 /// Defines functions of the driver.
 ///
@@ -37,18 +37,23 @@ macro_rules! cuda_api {
                 &CALL
             };
 
+            /// Address of the exported function.
+            pub const LINKED: *const () = $name as *const ();
+            /// Address of the function that is handed out while calls are traced.
+            pub const GPA: *const () = Self::gpa as *const ();
+
             /// The body alone, for calls from inside.
             ///
             /// # Safety
             /// As the exported function.
-            #[allow(clippy::too_many_arguments, unused_unsafe, dead_code)]
+            #[allow(clippy::too_many_arguments, unused_unsafe, dead_code, private_interfaces)]
             pub unsafe fn body($($arg: $type),*) -> $crate::codes::CUresult $body
 
             /// The function as `cuGetProcAddress` hands it out while calls are traced.
             ///
             /// # Safety
             /// As the exported function.
-            #[allow(clippy::too_many_arguments)]
+            #[allow(clippy::too_many_arguments, private_interfaces)]
             pub unsafe extern "C" fn gpa($($arg: $type),*) -> $crate::codes::CUresult {
                 $crate::api::enter(Self::CALL, true, || {
                     // SAFETY: the arguments are the caller's, who keeps the contract of the driver API.
@@ -61,7 +66,7 @@ macro_rules! cuda_api {
         ///
         /// # Safety
         /// Pointers are null or valid as the driver API says.
-        #[allow(non_snake_case, clippy::too_many_arguments)]
+        #[allow(non_snake_case, clippy::too_many_arguments, private_interfaces)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $crate::codes::CUresult {
             $crate::api::enter($name::CALL, false, || {
@@ -77,24 +82,25 @@ pub(crate) use cuda_api;
 pub struct Call {
     /// The exported name.
     pub name: &'static str,
-    /// Position in the table of names + 1; 0 until the first call.
-    index: AtomicU32,
+    /// Index of its counter in the books + 1; 0 until the first call.
+    counter: AtomicUsize,
 }
 
 impl Call {
     pub const fn new(name: &'static str) -> Self {
-        Self { name, index: AtomicU32::new(0) }
+        Self { name, counter: AtomicUsize::new(0) }
     }
 
-    /// Position of the name in the table of names.
-    pub fn index(&self) -> usize {
-        let known = self.index.load(Ordering::Relaxed);
-        if known != 0 {
-            return known as usize - 1;
+    /// Index of its counter in the books.
+    pub fn counter(&self) -> usize {
+        match self.counter.load(Ordering::Relaxed) {
+            0 => {
+                let counter = simdevice::me().counter(self.name);
+                self.counter.store(counter + 1, Ordering::Relaxed);
+                counter
+            }
+            known => known - 1,
         }
-        let found = crate::lookup::index_of(self.name).expect("build.rs checks that the name is in names.txt");
-        self.index.store(u32::try_from(found).expect("a few hundred names") + 1, Ordering::Relaxed);
-        found
     }
 }
 
@@ -127,6 +133,11 @@ pub fn set_initialised() {
     }
 }
 
+/// Whether `cuInit` has succeeded in this process.
+pub fn initialised() -> bool {
+    INITIALISED.load(Ordering::Acquire)
+}
+
 /// Whether this process was forked from one that had called `cuInit`: the driver is dead in it.
 pub fn forked() -> bool {
     FORKED.load(Ordering::Relaxed)
@@ -134,10 +145,13 @@ pub fn forked() -> bool {
 
 /// Runs a function's body between what all functions have in common.
 pub fn enter(call: &'static Call, gpa: bool, body: impl FnOnce() -> CUresult) -> CUresult {
-    let stateless = STATELESS.contains(&call.name);
-    let code = if !stateless && (forked() || !INITIALISED.load(Ordering::Acquire)) {
+    let failure = crate::instrument::before(call);
+    let dead = forked() || !initialised();
+    let code = if dead && !STATELESS.contains(&call.name) {
         NOT_INITIALIZED
-    } else if let Some(code) = crate::instrument::before(call) {
+    } else if crate::hostfn::in_callback() && !STATELESS.contains(&call.name) {
+        NOT_PERMITTED
+    } else if let Some(code) = failure.or_else(|| crate::capture::refuses(call.name)) {
         code
     } else {
         let outer = PER_THREAD.replace(call.name.ends_with("_ptsz") || call.name.ends_with("_ptds"));
@@ -162,6 +176,16 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
+    /// # Safety
+    /// `pointer` is null or valid for one write.
+    pub unsafe fn new(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
+    pub const fn null() -> Self {
+        Self(std::ptr::null_mut())
+    }
+
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -201,7 +225,20 @@ impl<T> Clone for In<T> {
 
 impl<T> Copy for In<T> {}
 
+/// For what is read and then written.
+impl<T> From<Out<T>> for In<T> {
+    fn from(out: Out<T>) -> Self {
+        Self(out.0)
+    }
+}
+
 impl<T: Copy> In<T> {
+    /// # Safety
+    /// `pointer` is null or valid for one read.
+    pub unsafe fn new(pointer: *const T) -> Self {
+        Self(pointer)
+    }
+
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }

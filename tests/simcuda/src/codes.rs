@@ -3,7 +3,6 @@
 /// What every function of the driver returns.
 pub type CUresult = u32;
 
-pub const SUCCESS: CUresult = 0;
 pub const INVALID_VALUE: CUresult = 1;
 pub const OUT_OF_MEMORY: CUresult = 2;
 pub const NOT_INITIALIZED: CUresult = 3;
@@ -12,7 +11,7 @@ pub const INVALID_DEVICE: CUresult = 101;
 pub const INVALID_CONTEXT: CUresult = 201;
 pub const ALREADY_MAPPED: CUresult = 208;
 pub const NOT_MAPPED: CUresult = 211;
-pub const CONTEXT_ALREADY_IN_USE: CUresult = 216;
+pub const UNSUPPORTED_LIMIT: CUresult = 215;
 pub const PEER_ACCESS_UNSUPPORTED: CUresult = 217;
 pub const FILE_NOT_FOUND: CUresult = 301;
 pub const INVALID_HANDLE: CUresult = 400;
@@ -23,6 +22,7 @@ pub const ILLEGAL_ADDRESS: CUresult = 700;
 pub const PEER_ACCESS_ALREADY_ENABLED: CUresult = 704;
 pub const PEER_ACCESS_NOT_ENABLED: CUresult = 705;
 pub const PRIMARY_CONTEXT_ACTIVE: CUresult = 708;
+pub const CONTEXT_IS_DESTROYED: CUresult = 709;
 pub const HOST_MEMORY_ALREADY_REGISTERED: CUresult = 712;
 pub const HOST_MEMORY_NOT_REGISTERED: CUresult = 713;
 pub const NOT_PERMITTED: CUresult = 800;

@@ -1,7 +1,7 @@
 //! The table of names and `cuGetProcAddress`.
 
 use crate::api::{Out, cuda_api};
-use crate::codes::{CUresult, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED};
+use crate::codes::{INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::sync::LazyLock;
@@ -42,11 +42,6 @@ macro_rules! stub {
 }
 
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
-
-/// Position of an exported name in [`TABLE`].
-pub fn index_of(name: &str) -> Option<usize> {
-    TABLE.binary_search_by(|row| row.name.cmp(name)).ok()
-}
 
 /// What became of a look-up, as `CUdriverProcAddressQueryResult` counts.
 enum Found {
