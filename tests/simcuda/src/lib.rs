@@ -7,6 +7,7 @@
 
 mod api;
 mod array;
+mod array_calls;
 mod attributes;
 mod backing;
 mod capture;
@@ -19,6 +20,7 @@ mod ctx_calls;
 mod devices;
 mod errors;
 mod events;
+mod exports;
 mod graph_build;
 mod graph_exec;
 mod graph_query;
@@ -52,3 +54,4 @@ mod trace;
 mod units;
 mod user_objects;
 mod vmm;
+mod vmm_calls;
