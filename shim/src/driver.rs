@@ -34,6 +34,9 @@ pub enum Copy {
 
 static DRIVERS: [AtomicPtr<Driver>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
 
+/// Dynamic table of a copy that calls are expected for; 0 = none.
+static EXPECTED: [AtomicUsize; CLASSES] = [const { AtomicUsize::new(0) }; CLASSES];
+
 /// The driver's own function behind each hook, whatever another interposer has put in front of it.
 static OWN: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
@@ -61,7 +64,7 @@ pub fn ensure() {
 /// As [`ensure`], for any class.
 pub fn ensure_class(class: Class) {
     if registered(class).is_none() {
-        match global(class).or_else(|| loaded(class)).or_else(|| open(class)) {
+        match global(class).or_else(|| loaded(class)).or_else(|| expected(class)).or_else(|| open(class)) {
             Some(image) => drop(adopt(&image, class)),
             // No driver: what a linked program calls is whatever else defines it, as without us.
             None => hooks_of(class).for_each(|index| {
@@ -117,6 +120,17 @@ fn loaded(class: Class) -> Option<Loaded> {
         ControlFlow::Continue(())
     });
     found
+}
+
+/// Notes that an object of another namespace was bound to this copy past us; the first call will make it the driver.
+pub fn expect(object: &Object, class: Class) {
+    EXPECTED[class as usize].store(object.dynamic, Ordering::Release);
+}
+
+fn expected(class: Class) -> Option<Loaded> {
+    let dynamic = EXPECTED[class as usize].load(Ordering::Acquire);
+    // It may have been closed since.
+    images::owner(dynamic).filter(|image| image.object.dynamic == dynamic && Class::of(&image.object) == Some(class))
 }
 
 fn open(class: Class) -> Option<Loaded> {

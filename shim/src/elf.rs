@@ -11,6 +11,8 @@ const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 
+const PF_W: u32 = 2;
+
 const DT_PLTRELSZ: usize = 2;
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
@@ -20,6 +22,7 @@ const DT_STRSZ: usize = 10;
 const DT_SONAME: usize = 14;
 const DT_DEBUG: usize = 21;
 const DT_JMPREL: usize = 23;
+const DT_RELACOUNT: usize = 0x6fff_fff9;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
 
@@ -85,6 +88,8 @@ pub struct Object {
     pub dynamic: usize,
     /// What the loader makes read-only after relocating; empty where start = end.
     pub relro: (usize, usize),
+    /// From the first to the last byte of the writable segments.
+    writable: (usize, usize),
     name: *const c_char,
     strings: usize,
     strings_size: usize,
@@ -93,6 +98,8 @@ pub struct Object {
     /// Version index of each symbol; 0 where the object has none.
     pub versions: usize,
     relocations: (usize, usize),
+    /// How many of them, at the beginning, name no symbol.
+    relative: usize,
     jumps: (usize, usize),
     soname: usize,
     debug: usize,
@@ -111,6 +118,7 @@ impl Object {
             end: 0,
             dynamic: 0,
             relro: (0, 0),
+            writable: (usize::MAX, 0),
             name,
             strings: 0,
             strings_size: 0,
@@ -118,6 +126,7 @@ impl Object {
             hash: 0,
             versions: 0,
             relocations: (0, 0),
+            relative: 0,
             jumps: (0, 0),
             soname: usize::MAX,
             debug: 0,
@@ -131,6 +140,9 @@ impl Object {
                 PT_LOAD => {
                     object.start = object.start.min(at);
                     object.end = object.end.max(end);
+                    if segment.flags & PF_W != 0 {
+                        object.writable = (object.writable.0.min(at), object.writable.1.max(end));
+                    }
                 }
                 PT_DYNAMIC => object.dynamic = at,
                 PT_GNU_RELRO => object.relro = (at, end),
@@ -179,6 +191,7 @@ impl Object {
                 DT_VERSYM => self.versions = self.address(value),
                 DT_RELA => self.relocations.0 = self.address(value),
                 DT_RELASZ => self.relocations.1 = value,
+                DT_RELACOUNT => self.relative = value,
                 DT_JMPREL => self.jumps.0 = self.address(value),
                 DT_PLTRELSZ => self.jumps.1 = value,
                 DT_SONAME => self.soname = value,
@@ -258,11 +271,6 @@ impl Object {
         self.string(usize::try_from(symbol.name).ok()?)
     }
 
-    /// Index of the first symbol that the hash table knows: those before it are the undefined ones.
-    pub fn undefined_end(&self) -> usize {
-        self.hash_header().map_or(0, |header| header.first)
-    }
-
     fn hash_header(&self) -> Option<HashHeader> {
         if self.hash == 0 {
             return None;
@@ -320,12 +328,30 @@ impl Object {
         self.index_of(name).is_some()
     }
 
-    /// All relocations with explicit addends, the PLT's included.
+    /// The relocations that may name a symbol, the PLT's included. (x86-64 objects have explicit addends only.)
     pub fn relocations(&self) -> impl Iterator<Item = Relocation> + '_ {
-        [self.relocations, self.jumps].into_iter().flat_map(move |(at, size)| {
+        let all = [(self.relocations, self.relative), (self.jumps, 0)];
+        all.into_iter().flat_map(move |((at, size), skip)| {
             let count = if at == 0 { 0 } else { size / size_of::<Relocation>() };
-            (0..count).map_while(move |index| self.read(at + index * size_of::<Relocation>()))
+            (skip..count).map_while(move |index| self.read(at + index * size_of::<Relocation>()))
         })
+    }
+
+    /// The last relocation that the loader works on.
+    pub fn last_relocation(&self) -> Option<Relocation> {
+        let (at, size) = if self.jumps.0 != 0 && self.jumps.1 != 0 { self.jumps } else { self.relocations };
+        let count = size / size_of::<Relocation>();
+        if at == 0 || count == 0 { None } else { self.read(at + (count - 1) * size_of::<Relocation>()) }
+    }
+
+    /// The word that a relocation fills; `None` outside the writable segments.
+    pub fn slot(&self, relocation: &Relocation) -> Option<(usize, usize)> {
+        let at = self.base.wrapping_add(relocation.offset);
+        let (start, end) = self.writable;
+        if at < start || at.checked_add(8)? > end || at % 8 != 0 {
+            return None;
+        }
+        Some((at, self.read(at)?))
     }
 }
 

@@ -19,7 +19,8 @@ mod unlisted;
 
 pub use gpa::{get_proc_address, get_proc_address_v2};
 pub use hide::at_load;
-pub use names::index_of;
+pub use names::{index_of, may_be_hooked};
+pub use unlisted::{refusal, say_second_copy};
 
 use look::Question;
 

@@ -92,14 +92,14 @@ fn in_place_of(question: &Question, index: usize, address: usize) -> usize {
     let class = Class::of_name(question.name);
     let Some(image) = images::owner(address) else { return address };
     if Class::of(&image.object) == Some(class) {
-        return of_copy(driver::adopt(&image, class), class, hook, address);
+        return of_copy(&image, class, hook, address);
     }
     // Somebody else's function. On the driver's own handle, another interposer has answered for the driver.
     if !question.is_scope() {
         // SAFETY: the look-up on this handle just succeeded, so it is one.
         let asked = unsafe { images::of_handle(question.handle.cast::<LinkMap>()) };
         if let Some(asked) = asked.filter(|asked| Class::of(&asked.object) == Some(class)) {
-            return of_copy(driver::adopt(&asked, class), class, hook, address);
+            return of_copy(&asked, class, hook, address);
         }
         let behind_us = image.object.contains(REAL[index].load(Ordering::Acquire) as usize);
         return if behind_us { hook } else { address };
@@ -107,10 +107,10 @@ fn in_place_of(question: &Question, index: usize, address: usize) -> usize {
     if driver::present(class) { hook } else { address }
 }
 
-fn of_copy(copy: Copy, class: Class, hook: usize, address: usize) -> usize {
-    match copy {
+fn of_copy(image: &Loaded, class: Class, hook: usize, address: usize) -> usize {
+    match driver::adopt(image, class) {
         Copy::Driver => hook,
-        Copy::Second => unlisted::second_copy(class, address),
+        Copy::Second => unlisted::second_copy(&image.object, class, address),
     }
 }
 

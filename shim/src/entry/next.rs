@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::{dlsym_for, dlvsym_for};
 use crate::images;
 
-/// Slot 0 is the exports'; the others are for objects bound past them. glibc has at most 16 namespaces, each with a libc of
+/// Slot 0 does what the exports do; the others are for objects bound past them. glibc has at most 16 namespaces, each with a libc of
 /// its own.
 const SLOTS: usize = 32;
 
@@ -105,6 +105,16 @@ static SYMBOL_THUNKS: [unsafe extern "C" fn(); SLOTS] =
     thunks!(dlsym_for: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
 static VERSIONED_THUNKS: [unsafe extern "C" fn(); SLOTS] =
     thunks!(dlvsym_for: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+
+/// What a reference to `dlsym` leads to that finds our export.
+pub fn own_symbol() -> usize {
+    SYMBOL_THUNKS[0] as usize
+}
+
+/// What a reference to `dlvsym` leads to that finds our export.
+pub fn own_versioned() -> usize {
+    VERSIONED_THUNKS[0] as usize
+}
 
 /// Our function to put in the place of the `dlsym` at `target`; `None` when all slots are taken.
 pub fn in_front_of_symbol(target: usize) -> Option<usize> {

@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::look::Question;
 use super::{Answer, names};
 use crate::hooks::{HOOKS, Role};
-use crate::images::{self, Class, Loaded};
+use crate::elf::Object;
+use crate::images::{self, Class};
 use crate::{driver, log, phase};
 
 /// `CUDA_ERROR_NOT_PERMITTED`; takes any arguments, as the C calling convention allows.
@@ -19,36 +20,36 @@ unsafe extern "C" fn refuse_nvml() -> c_int {
     4
 }
 
-fn refusal(class: Class) -> usize {
+/// A function that refuses, as the functions of a class do.
+pub fn refusal(class: Class) -> usize {
     match class {
         Class::Cuda => refuse_cuda as *const () as usize,
         Class::Nvml => refuse_nvml as *const () as usize,
     }
 }
 
-/// Whether an address is one of the refusals above.
-pub fn is_refusal(address: usize) -> bool {
-    address == refusal(Class::Cuda) || address == refusal(Class::Nvml)
+/// What a hooked name of a second copy of the driver leads to: a refusal, or with `GPUCAP_ON_ERROR=open` the copy's own
+/// function at `address`.
+pub fn second_copy(object: &Object, class: Class, address: usize) -> usize {
+    let open = phase::on_error_open();
+    say_second_copy(object.path(), class, open);
+    if open { address } else { refusal(class) }
 }
 
-/// What a hooked name of a second copy of the driver leads to: a refusal, or with `GPUCAP_ON_ERROR=open` the copy's own
-/// function at `address` and one warning.
-pub fn second_copy(class: Class, address: usize) -> usize {
+/// Says once what becomes of a second copy.
+pub fn say_second_copy(path: &CStr, class: Class, open: bool) {
     static SAID: AtomicBool = AtomicBool::new(false);
-    let open = phase::on_error_open();
-    if !SAID.swap(true, Ordering::Relaxed) {
-        let path = images::owner(address);
-        let path = path.as_ref().map_or(c"?", |image: &Loaded| image.object.path()).to_string_lossy();
-        if open {
-            log::warn(format_args!("{path} is a second copy of {}: its memory is not capped", class.file().to_string_lossy()));
-        } else {
-            log::error(format_args!(
-                "{path} is a second copy of {} in this process: its functions are refused, since only one can be capped (GPUCAP_ON_ERROR=open lets it through)",
-                class.file().to_string_lossy()
-            ));
-        }
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
     }
-    if open { address } else { refusal(class) }
+    let (path, file) = (path.to_string_lossy(), class.file().to_string_lossy());
+    if open {
+        log::warn(format_args!("{path} is a second copy of {file}: its memory is not capped"));
+    } else {
+        log::error(format_args!(
+            "{path} is a second copy of {file} in this process: its functions are refused, since only one can be capped (GPUCAP_ON_ERROR=open lets it through)"
+        ));
+    }
 }
 
 /// Whether an unknown ABI of an allocating function is let through; says so once.
