@@ -58,38 +58,30 @@ pub struct Generation {
 /// held still. `visit` must not call the loader (lock order: `dl_iterate_phdr` holds the inner one of its locks).
 pub fn for_each(mut visit: impl FnMut(usize, &Object) -> ControlFlow<()>) {
     let mut position = 0;
-    walk(|record| {
+    walk(|info| {
         let at = position;
         position += 1;
-        match record.object() {
-            Some(object) => visit(at, &object),
-            None => ControlFlow::Continue(()),
-        }
+        let Ok(base) = usize::try_from(info.dlpi_addr) else { return ControlFlow::Continue(()) };
+        // SAFETY: dl_iterate_phdr(3) reports headers and name of an object that stays mapped during the callback; who keeps
+        // what it reads does so only for objects that it knows to stay.
+        let object =
+            unsafe { Object::from_segments(base, info.dlpi_phdr as usize, usize::from(info.dlpi_phnum), info.dlpi_name) };
+        object.map_or(ControlFlow::Continue(()), |object| visit(at, &object))
     });
 }
 
-/// One record of `dl_iterate_phdr`, valid during the visit.
-pub struct Record<'a>(&'a libc::dl_phdr_info);
-
-impl Record<'_> {
-    /// The object it tells of.
-    pub fn object(&self) -> Option<Object> {
-        let info = self.0;
-        let base = usize::try_from(info.dlpi_addr).ok()?;
-        // SAFETY: dl_iterate_phdr(3) reports headers and name of an object that stays mapped during the callback; callers
-        // of this module keep what they read only for objects that they know to stay.
-        unsafe { Object::from_segments(base, info.dlpi_phdr as usize, usize::from(info.dlpi_phnum), info.dlpi_name) }
-    }
-
-    /// The loader's counters.
-    pub fn generation(&self) -> Generation {
-        Generation { adds: self.0.dlpi_adds, subs: self.0.dlpi_subs }
-    }
+/// The loader's counters.
+pub fn generation() -> Generation {
+    let mut found = Generation { adds: 0, subs: 0 };
+    walk(|info| {
+        found = Generation { adds: info.dlpi_adds, subs: info.dlpi_subs };
+        ControlFlow::Break(())
+    });
+    found
 }
 
-/// As [`for_each`], with the loader's own records.
-pub fn walk<F: FnMut(&Record) -> ControlFlow<()>>(mut visit: F) {
-    unsafe extern "C" fn each<F: FnMut(&Record) -> ControlFlow<()>>(
+fn walk<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
+    unsafe extern "C" fn each<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         visit: *mut c_void,
@@ -97,7 +89,7 @@ pub fn walk<F: FnMut(&Record) -> ControlFlow<()>>(mut visit: F) {
         // SAFETY: `visit` is the closure that `walk` passed, not used elsewhere meanwhile; `info` is the loader's valid
         // record (dl_iterate_phdr(3)).
         let (visit, info) = unsafe { (&mut *visit.cast::<F>(), &*info) };
-        c_int::from(visit(&Record(info)).is_break())
+        c_int::from(visit(info).is_break())
     }
     // SAFETY: the callback matches the type of the closure behind the pointer, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(each::<F>), (&raw mut visit).cast()) };

@@ -6,7 +6,7 @@
 use core::ops::ControlFlow;
 
 use crate::elf::Object;
-use crate::images::{self, DebugRecord, Generation, LinkMap};
+use crate::images::{self, DebugRecord, LinkMap};
 
 /// Which namespace an object is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,24 +17,14 @@ pub enum Namespace {
     Other(*mut LinkMap),
 }
 
-/// Calls `visit` for every object, while the loader's lists are held still. `visit` must not call the loader. Stops before
-/// the first object if `begin`, which gets the loader's counters, says so.
-pub fn for_each(handle: *mut LinkMap, mut begin: impl FnMut(Generation) -> bool, mut visit: impl FnMut(&Object, Namespace)) {
-    let mut first = true;
-    images::walk(|record| {
-        let object = record.object();
-        if first {
-            first = false;
-            if !begin(record.generation()) {
-                return ControlFlow::Break(());
-            }
-            if let Some(program) = &object {
-                others(images::debug_record(program), handle, &mut visit);
-            }
+/// Calls `visit` for every object, while the loader's lists are held still. `visit` must not call the loader.
+pub fn for_each(handle: *mut LinkMap, mut visit: impl FnMut(&Object, Namespace)) {
+    images::for_each(|position, object| {
+        // The program comes first; it has the loader's record.
+        if position == 0 {
+            others(images::debug_record(object), handle, &mut visit);
         }
-        if let Some(object) = &object {
-            visit(object, Namespace::Program);
-        }
+        visit(object, Namespace::Program);
         ControlFlow::Continue(())
     });
 }

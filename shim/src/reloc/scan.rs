@@ -20,18 +20,17 @@ static CLEARED: AtomicU64 = AtomicU64::new(0);
 /// Looks at what is new. `thorough`: even if the counters did not move, because `handle` may lead to a namespace that was
 /// not seen before. Returns whether everything was ready to be looked at.
 pub fn scan(handle: *mut LinkMap, thorough: bool) -> bool {
-    let mut drivers = Drivers::default();
-    let mut counters = Generation { adds: 0, subs: 0 };
-    let mut moved = false;
-    let begin = |now: Generation| {
-        counters = now;
-        moved = thorough || now.adds != ADDS.load(Ordering::Relaxed) || now.subs != SUBS.load(Ordering::Relaxed);
-        moved
-    };
-    namespaces::for_each(handle, begin, |object, namespace| drivers.add(object, namespace));
-    if !moved {
+    let counters = images::generation();
+    if !thorough && counters.adds == ADDS.load(Ordering::Relaxed) && counters.subs == SUBS.load(Ordering::Relaxed) {
         return true;
     }
+    look_at_new(handle, counters)
+}
+
+#[inline(never)]
+fn look_at_new(handle: *mut LinkMap, counters: Generation) -> bool {
+    let mut drivers = Drivers::default();
+    namespaces::for_each(handle, |object, namespace| drivers.add(object, namespace));
     if drivers.any() && phase::disabled() {
         remember(counters);
         return true;
@@ -69,16 +68,12 @@ fn remember(counters: Generation) {
 
 /// Looks at every object that is not done. Returns whether that settles all that was loaded when the counters were read.
 fn redirect_all(handle: *mut LinkMap, counters: Generation, drivers: &Drivers) -> bool {
-    let mut complete = true;
-    let begin = |now: Generation| {
-        complete = now == counters;
-        if now.subs != CLEARED.swap(now.subs, Ordering::Relaxed) {
-            DONE.clear();
-        }
-        true
-    };
+    let now = images::generation();
+    if now.subs != CLEARED.swap(now.subs, Ordering::Relaxed) {
+        DONE.clear();
+    }
     let mut ready = true;
-    namespaces::for_each(handle, begin, |object, namespace| {
+    namespaces::for_each(handle, |object, namespace| {
         if is_left_alone(object) || DONE.holds(object) {
             return;
         }
@@ -88,7 +83,7 @@ fn redirect_all(handle: *mut LinkMap, counters: Generation, drivers: &Drivers) -
             ready = false;
         }
     });
-    complete && ready
+    ready && images::generation() == counters
 }
 
 /// A driver that new objects are bound to past us, where its class has none yet.
@@ -97,15 +92,11 @@ fn unregistered(drivers: &Drivers, handle: *mut LinkMap) -> Option<Driver> {
         return None;
     }
     let mut found = None;
-    namespaces::for_each(
-        handle,
-        |_| true,
-        |object, namespace| {
-            if found.is_none() && !is_left_alone(object) && !DONE.holds(object) {
-                found = slots::first_bound(object, namespace, drivers);
-            }
-        },
-    );
+    namespaces::for_each(handle, |object, namespace| {
+        if found.is_none() && !is_left_alone(object) && !DONE.holds(object) {
+            found = slots::first_bound(object, namespace, drivers);
+        }
+    });
     match found {
         Some(driver) if driver::standing(&driver.object, driver.class).is_none() => Some(driver),
         _ => None,
