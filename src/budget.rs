@@ -159,6 +159,14 @@ impl<'a> Budget<'a> {
         }
     }
 
+    /// Adds bytes that the driver has already given, even beyond the limit: what is there must be counted.
+    pub fn charge(&self, bytes: u64) {
+        if bytes > 0 {
+            let after = self.cells.every.held.fetch_add(bytes, AcqRel).wrapping_add(bytes);
+            self.raise_peak(after);
+        }
+    }
+
     /// Takes committed bytes off held, once the driver has them back.
     #[inline]
     pub fn release(&self, bytes: u64) {

@@ -63,7 +63,6 @@ pub struct Granted {
 }
 
 /// The rules and books of one process.
-#[derive(Debug)]
 pub struct Governor<'a> {
     cells: &'a [Cells],
     devices: Vec<DeviceRules>,
@@ -98,7 +97,10 @@ impl<'a> Governor<'a> {
     #[must_use]
     pub fn budget(&self, device: u32) -> Option<Budget<'a>> {
         let at = usize::try_from(device).ok()?;
-        Some(Budget::new(self.cells.get(at)?, self.devices.get(at)?.limit))
+        Some(Budget::new(
+            self.cells.get(at)?,
+            self.devices.get(at)?.limit,
+        ))
     }
 
     /// Memory of the current context: reserves `size` bytes, calls the driver, keeps the block in the ledger.
@@ -123,7 +125,9 @@ impl<'a> Governor<'a> {
         let reservation = match budget.reserve(lane, size) {
             Ok(reservation) => reservation,
             // The driver would ask for a current context before it looks for memory.
-            Err(_) if !matches!(driver.current_context(), Ok(Some(_))) => return Err(Failure::Forward),
+            Err(_) if !matches!(driver.current_context(), Ok(Some(_))) => {
+                return Err(Failure::Forward);
+            }
             Err(_) => self.reserve_hard(driver, lane, &budget, owner.device, size)?,
         };
         let granted = call().map_err(Failure::Driver)?;
@@ -136,9 +140,19 @@ impl<'a> Governor<'a> {
         if let Err((reservation, refused)) = committed {
             undo(granted.address);
             drop(reservation);
-            return Err(Failure::Denied(deny(&budget, owner.device, granted.size, refused)));
+            return Err(Failure::Denied(deny(
+                &budget,
+                owner.device,
+                granted.size,
+                refused,
+            )));
         }
-        self.ledger.insert(granted.address, Block { size: granted.size, kind, owner: owner.slot });
+        let block = Block {
+            size: granted.size,
+            kind,
+            owner: owner.slot,
+        };
+        self.keep(driver, granted.address, block);
         Ok(granted.address)
     }
 
@@ -153,11 +167,15 @@ impl<'a> Governor<'a> {
         device: u32,
         size: u64,
     ) -> Result<Reservation<'a>, Failure> {
-        let impossible = size.checked_add(budget.overhead()).is_none_or(|sum| sum > budget.limit());
+        let impossible = size
+            .checked_add(budget.overhead())
+            .is_none_or(|sum| sum > budget.limit());
         if !impossible {
             self.trim_pools(driver, device);
         }
-        budget.reserve_or_wait(lane, size, patience()).map_err(|refused| Failure::Denied(deny(budget, device, size, refused)))
+        budget
+            .reserve_or_wait(lane, size, patience())
+            .map_err(|refused| Failure::Denied(deny(budget, device, size, refused)))
     }
 
     /// A free of any kind of address: the driver's answer, with the charge ended if it is a success.
@@ -167,14 +185,32 @@ impl<'a> Governor<'a> {
         let block = self.ledger.take(address);
         let code = call();
         let Some(block) = block else { return code };
-        if !code.is_success() {
-            self.ledger.put_back(address, block);
-        } else if block.kind == Kind::Pool {
-            self.pool_block_freed(driver, block.owner);
-        } else if let Some(budget) = self.contexts.device_of(block.owner).and_then(|device| self.budget(device)) {
-            budget.release(block.size);
+        if code.is_success() || !self.ledger.put_back(address, block) {
+            self.gone(driver, block);
         }
         code
+    }
+
+    /// Keeps a block that the driver has just given. What the ledger still had at that address died without a free.
+    #[inline]
+    fn keep<D: Driver>(&self, driver: &D, address: u64, block: Block) {
+        if let Some(dead) = self.ledger.insert(address, block) {
+            self.gone(driver, dead);
+        }
+    }
+
+    /// Ends the charge of a block that is out of the ledger.
+    #[inline]
+    fn gone<D: Driver>(&self, driver: &D, block: Block) {
+        if block.kind == Kind::Pool {
+            self.pool_block_freed(driver, block.owner);
+        } else if let Some(budget) = self
+            .contexts
+            .device_of(block.owner)
+            .and_then(|device| self.budget(device))
+        {
+            budget.release(block.size);
+        }
     }
 
     /// Free and total bytes to report for a device that has `device_free` bytes free; `None` for an unknown device.
@@ -206,7 +242,14 @@ impl<'a> Governor<'a> {
 fn deny(budget: &Budget<'_>, device: u32, asked: u64, refused: Refused) -> Denial {
     budget.note_denied(asked);
     let live = refused.held.saturating_sub(budget.cached());
-    Denial { device, asked, live, held: refused.held, overhead: refused.overhead, limit: budget.limit() }
+    Denial {
+        device,
+        asked,
+        live,
+        held: refused.held,
+        overhead: refused.overhead,
+        limit: budget.limit(),
+    }
 }
 
 /// How long a refusal waits for reservations in flight: a short spin, then sleeps, 100 ms in all.

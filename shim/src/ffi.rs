@@ -76,7 +76,9 @@ const _: () = {
     use cudarc::driver::sys;
     assert!(size_of::<CUmemLocation>() == size_of::<sys::CUmemLocation>());
     assert!(size_of::<CUmemAllocationProp>() == size_of::<sys::CUmemAllocationProp>());
-    assert!(offset_of!(CUmemAllocationProp, location) == offset_of!(sys::CUmemAllocationProp, location));
+    assert!(
+        offset_of!(CUmemAllocationProp, location) == offset_of!(sys::CUmemAllocationProp, location)
+    );
     assert!(offset_of!(CUmemPoolProps, location) == offset_of!(sys::CUmemPoolProps, location));
     assert!(size_of::<CUdeviceptr>() == size_of::<sys::CUdeviceptr>());
     assert!(size_of::<CUdevice>() == size_of::<sys::CUdevice>());

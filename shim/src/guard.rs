@@ -50,7 +50,10 @@ fn run(index: usize, real: *mut c_void, body: impl FnOnce(*mut c_void) -> Code) 
 fn panicked(index: usize) -> Code {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        log::error(format_args!("a defect in gpucap stopped {}; please report it", HOOKS[index].name.to_string_lossy()));
+        log::error(format_args!(
+            "a defect in gpucap stopped {}; please report it",
+            HOOKS[index].name.to_string_lossy()
+        ));
     }
     Code::UNKNOWN
 }

@@ -28,7 +28,10 @@ pub fn configure(level: Level, file: Option<&'static CStr>) {
 /// Remembers what stderr is.
 pub fn remember_stderr() {
     if let Some((kind, inode)) = stderr_is() {
-        STDERR_SOCKET.store(if kind == libc::S_IFSOCK { inode } else { 0 }, Ordering::Relaxed);
+        STDERR_SOCKET.store(
+            if kind == libc::S_IFSOCK { inode } else { 0 },
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -63,7 +66,10 @@ pub fn line(level: Level, args: fmt::Arguments<'_>) {
     if !enabled(level) {
         return;
     }
-    let mut text = Line { bytes: [0; LINE], len: 0 };
+    let mut text = Line {
+        bytes: [0; LINE],
+        len: 0,
+    };
     // SAFETY: getpid(2) has no preconditions.
     let pid = unsafe { libc::getpid() };
     let _ = write!(text, "gpucap[{pid}]: {}: ", word(level));
@@ -93,7 +99,8 @@ fn write_out(bytes: &[u8]) {
     let errno = unsafe { *libc::__errno_location() };
     let path = FILE.load(Ordering::Acquire);
     if !path.is_null() {
-        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY;
+        let flags =
+            libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY;
         // SAFETY: `path` is a C string that lives for ever (configure); open(2).
         let fd = unsafe { libc::open(path, flags, 0o644) };
         if fd >= 0 {
@@ -127,7 +134,8 @@ fn stderr_is() -> Option<(libc::mode_t, u64)> {
     // SAFETY: all-zero bytes are a valid `stat`, and fstat(2) only writes it.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: as above; fstat fails on a closed descriptor.
-    (unsafe { libc::fstat(2, &raw mut stat) } == 0).then_some((stat.st_mode & libc::S_IFMT, stat.st_ino))
+    (unsafe { libc::fstat(2, &raw mut stat) } == 0)
+        .then_some((stat.st_mode & libc::S_IFMT, stat.st_ino))
 }
 
 struct Line {

@@ -3,7 +3,12 @@
 use core::ffi::{CStr, c_int, c_void};
 
 /// File names (beginnings) of known ones.
-const KNOWN: [&[u8]; 4] = [b"libvgpu.so", b"libvgpu-control.so", b"libcuda-control.so", b"libnvshare.so"];
+const KNOWN: [&[u8]; 4] = [
+    b"libvgpu.so",
+    b"libvgpu-control.so",
+    b"libcuda-control.so",
+    b"libnvshare.so",
+];
 
 /// One line about another limiter, if one is mapped.
 pub fn other_limiter() -> Option<String> {
@@ -11,10 +16,16 @@ pub fn other_limiter() -> Option<String> {
     // SAFETY: dl_iterate_phdr(3) calls `look` with valid data while it runs, and `found` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     let name = found?;
-    Some(format!("{name} limits GPU memory in this process too: use one limiter, so remove one of the two from LD_PRELOAD or /etc/ld.so.preload"))
+    Some(format!(
+        "{name} limits GPU memory in this process too: use one limiter, so remove one of the two from LD_PRELOAD or /etc/ld.so.preload"
+    ))
 }
 
-unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
+unsafe extern "C" fn look(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    found: *mut c_void,
+) -> c_int {
     // SAFETY: the loader passes a valid record (dl_iterate_phdr(3)).
     let name = unsafe { (*info).dlpi_name };
     if name.is_null() {

@@ -8,7 +8,9 @@ use gpucap_core::code::Code;
 use gpucap_core::driver::{Driver, PoolLevels};
 
 use crate::driver;
-use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, MemHandle, Pool};
+use crate::ffi::{
+    CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, MemHandle, Pool,
+};
 
 /// One function of the driver, looked up at its first use and kept.
 pub struct Function {
@@ -18,7 +20,10 @@ pub struct Function {
 
 impl Function {
     const fn new(name: &'static CStr) -> Self {
-        Function { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+        Function {
+            name,
+            address: AtomicPtr::new(core::ptr::null_mut()),
+        }
     }
 
     /// Its address; null where the driver lacks it.
@@ -131,7 +136,11 @@ pub fn devices() -> Option<Vec<Device>> {
         let mut bytes = 0;
         // SAFETY: `bytes` is valid for one size_t.
         unsafe { device_total(&raw mut bytes, ordinal) }.ok().ok()?;
-        Some(Device { ordinal: u32::try_from(ordinal).ok()?, uuid: uuid(ordinal), total: bytes as u64 })
+        Some(Device {
+            ordinal: u32::try_from(ordinal).ok()?,
+            uuid: uuid(ordinal),
+            total: bytes as u64,
+        })
     });
     Some(all.collect())
 }
@@ -148,7 +157,14 @@ fn uuid(device: CUdevice) -> String {
         return String::new();
     }
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "GPU-{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }
 
 /// The driver, as the rules see it.
@@ -173,7 +189,15 @@ impl Driver for Real {
     fn primary_is_active(&self, device: u32) -> Option<bool> {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: both are valid for one int.
-        unsafe { primary_state(CUdevice::try_from(device).ok()?, &raw mut flags, &raw mut active) }.ok().ok()?;
+        unsafe {
+            primary_state(
+                CUdevice::try_from(device).ok()?,
+                &raw mut flags,
+                &raw mut active,
+            )
+        }
+        .ok()
+        .ok()?;
         Some(active != 0)
     }
 
@@ -187,7 +211,9 @@ impl Driver for Real {
     fn stream_context(&self, stream: usize) -> Option<usize> {
         let mut context = 0;
         // SAFETY: `context` is valid for one handle; the stream is the program's own argument.
-        relaxed(|| unsafe { stream_ctx(stream, &raw mut context) }).ok().ok()?;
+        relaxed(|| unsafe { stream_ctx(stream, &raw mut context) })
+            .ok()
+            .ok()?;
         Some(context)
     }
 
@@ -195,7 +221,9 @@ impl Driver for Real {
         let mut pool = 0;
         let device = CUdevice::try_from(device).ok()?;
         // SAFETY: `pool` is valid for one handle.
-        relaxed(|| unsafe { device_pool(&raw mut pool, device) }).ok().ok()?;
+        relaxed(|| unsafe { device_pool(&raw mut pool, device) })
+            .ok()
+            .ok()?;
         Some(pool)
     }
 
@@ -203,7 +231,8 @@ impl Driver for Real {
         let mut levels = PoolLevels::default();
         relaxed(|| {
             // SAFETY: the value of these attributes is one cuuint64_t (cuda.h); the rules ask only for living pools.
-            let code = unsafe { pool_attribute(pool, POOL_RESERVED_CURRENT, &raw mut levels.reserved) };
+            let code =
+                unsafe { pool_attribute(pool, POOL_RESERVED_CURRENT, &raw mut levels.reserved) };
             if !code.is_success() {
                 return code;
             }
@@ -226,7 +255,9 @@ pub fn default_pool(device: u32) -> Option<Pool> {
     let mut pool = 0;
     let device = CUdevice::try_from(device).ok()?;
     // SAFETY: `pool` is valid for one handle.
-    relaxed(|| unsafe { device_default_pool(&raw mut pool, device) }).ok().ok()?;
+    relaxed(|| unsafe { device_default_pool(&raw mut pool, device) })
+        .ok()
+        .ok()?;
     Some(pool)
 }
 
@@ -236,7 +267,9 @@ pub fn default_pool(device: u32) -> Option<Pool> {
 pub fn granularity(prop: *const CUmemAllocationProp) -> Option<u64> {
     let mut bytes = 0;
     // SAFETY: `bytes` is valid for one size_t, `prop` is what the driver is about to read anyway; 0 asks for the minimum.
-    relaxed(|| unsafe { allocation_granularity(&raw mut bytes, prop, 0) }).ok().ok()?;
+    relaxed(|| unsafe { allocation_granularity(&raw mut bytes, prop, 0) })
+        .ok()
+        .ok()?;
     (bytes > 0).then_some(bytes as u64)
 }
 

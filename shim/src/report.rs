@@ -21,7 +21,9 @@ pub fn first_context(state: &State, device: u32) {
     if let (Some(rules), Some(how)) = (state.governor.devices().get(at), state.how.get(at)) {
         let limit = limit_text(rules.limit);
         let total = format_bytes(rules.total);
-        log::info(format_args!("device {device}: limit {limit} ({how}), device total {total}, only allocations count (overhead 0)"));
+        log::info(format_args!(
+            "device {device}: limit {limit} ({how}), device total {total}, only allocations count (overhead 0)"
+        ));
     }
 }
 
@@ -33,11 +35,22 @@ pub fn denied(state: &State, entry: &str, denial: Denial) {
     let now = seconds();
     let last = LAST.load(Ordering::Relaxed);
     let due = last == i64::MIN || now - last >= PAUSE;
-    if !due || LAST.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+    if !due
+        || LAST
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+    {
         SILENT.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    let Denial { device, asked, live, held, overhead, limit } = denial;
+    let Denial {
+        device,
+        asked,
+        live,
+        held,
+        overhead,
+        limit,
+    } = denial;
     let source = state.limit_source;
     let (asked, live, held) = (format_bytes(asked), format_bytes(live), format_bytes(held));
     let (overhead, limit) = (format_bytes(overhead), format_bytes(limit));
@@ -60,19 +73,34 @@ pub fn at_exit() {
 }
 
 extern "C" fn sums() {
-    let Some(state) = state::existing() else { return };
+    let Some(state) = state::existing() else {
+        return;
+    };
     for device in 0..u32::try_from(state.governor.devices().len()).unwrap_or(0) {
-        let Some(budget) = state.governor.budget(device) else { continue };
+        let Some(budget) = state.governor.budget(device) else {
+            continue;
+        };
         if budget.peak() == 0 && budget.denied() == 0 {
             continue;
         }
-        let (limit, peak, live) = (limit_text(budget.limit()), format_bytes(budget.peak()), format_bytes(budget.live()));
-        log::info(format_args!("device {device}: at exit limit {limit}, peak {peak}, live {live}, denied {}", budget.denied()));
+        let (limit, peak, live) = (
+            limit_text(budget.limit()),
+            format_bytes(budget.peak()),
+            format_bytes(budget.live()),
+        );
+        log::info(format_args!(
+            "device {device}: at exit limit {limit}, peak {peak}, live {live}, denied {}",
+            budget.denied()
+        ));
     }
 }
 
 fn limit_text(limit: u64) -> String {
-    if limit == gpucap_core::budget::UNCAPPED { "none".to_owned() } else { format_bytes(limit) }
+    if limit == gpucap_core::budget::UNCAPPED {
+        "none".to_owned()
+    } else {
+        format_bytes(limit)
+    }
 }
 
 fn seconds() -> i64 {

@@ -65,7 +65,11 @@ pub fn configuration() -> &'static Config {
     }
     let parsed = Config::read(environment::variables(concerns_us));
     let level = parsed.config.log;
-    let path = parsed.config.log_file.as_deref().and_then(|path| CString::new(log_path(path, std::process::id())).ok());
+    let path = parsed
+        .config
+        .log_file
+        .as_deref()
+        .and_then(|path| CString::new(log_path(path, std::process::id())).ok());
     let mut problems = parsed.errors;
     problems.extend(others::other_limiter());
     let on_error = parsed.config.on_error;
@@ -117,10 +121,17 @@ fn make() -> Option<&'static State> {
     let devices = real::devices()?;
     let ids: Vec<DeviceId<'_>> = devices
         .iter()
-        .map(|d| DeviceId { ordinal: d.ordinal, uuid: &d.uuid, total: d.total })
+        .map(|d| DeviceId {
+            ordinal: d.ordinal,
+            uuid: &d.uuid,
+            total: d.total,
+        })
         .collect();
     let (resolved, warnings, errors) = config.resolve(&ids);
-    let rules = resolved.iter().zip(&ids).map(|(r, d)| DeviceRules { limit: r.limit.unwrap_or(UNCAPPED), total: d.total });
+    let rules = resolved.iter().zip(&ids).map(|(r, d)| DeviceRules {
+        limit: r.limit.unwrap_or(UNCAPPED),
+        total: d.total,
+    });
     let cells: &'static [Cells] = Box::leak(ids.iter().map(|_| Cells::default()).collect());
     let state = Box::new(State {
         governor: Governor::new(cells, rules.collect()),
@@ -130,7 +141,12 @@ fn make() -> Option<&'static State> {
         announced: AtomicU64::new(0),
     });
     let made = Box::into_raw(state);
-    match STATE.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+    match STATE.compare_exchange(
+        core::ptr::null_mut(),
+        made,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
         Ok(_) => {
             for warning in &warnings {
                 log::warn(format_args!("{warning}"));

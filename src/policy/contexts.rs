@@ -42,21 +42,39 @@ impl Governor<'_> {
 
     /// `cuDevicePrimaryCtxRetain` returned this context.
     pub fn primary_retained<D: Driver>(&self, driver: &D, handle: usize, device: u32) {
-        let dead = self.contexts.primary_retained(handle, device, driver.context_id(handle));
+        let dead = self
+            .contexts
+            .primary_retained(handle, device, driver.context_id(handle));
         self.forget(device, &dead);
     }
 
     /// `cuDevicePrimaryCtxRelease`: the driver's answer, with the memory uncharged if it was the last one.
-    pub fn primary_release<D: Driver>(&self, driver: &D, device: u32, call: impl FnOnce() -> Code) -> Code {
+    pub fn primary_release<D: Driver>(
+        &self,
+        driver: &D,
+        device: u32,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
         self.primary_end(driver, device, false, call)
     }
 
     /// `cuDevicePrimaryCtxReset`: the driver's answer, with all memory of the context uncharged if it is a success.
-    pub fn primary_reset<D: Driver>(&self, driver: &D, device: u32, call: impl FnOnce() -> Code) -> Code {
+    pub fn primary_reset<D: Driver>(
+        &self,
+        driver: &D,
+        device: u32,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
         self.primary_end(driver, device, true, call)
     }
 
-    fn primary_end<D: Driver>(&self, driver: &D, device: u32, all: bool, call: impl FnOnce() -> Code) -> Code {
+    fn primary_end<D: Driver>(
+        &self,
+        driver: &D,
+        device: u32,
+        all: bool,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
         let ending = self.contexts.primary_ending(device, all);
         let code = call();
         if !code.is_success() {
@@ -64,7 +82,13 @@ impl Governor<'_> {
             return code;
         }
         let active = driver.primary_is_active(device).unwrap_or(false);
-        let id = if active { self.contexts.primary_handle(device).and_then(|handle| driver.context_id(handle)) } else { None };
+        let id = if active {
+            self.contexts
+                .primary_handle(device)
+                .and_then(|handle| driver.context_id(handle))
+        } else {
+            None
+        };
         let dead = self.contexts.primary_ended(ending, all, active, id);
         self.forget(device, &dead);
         code
@@ -78,9 +102,11 @@ impl Governor<'_> {
     }
 
     fn drop_blocks(&self, device: u32, slots: &[u16]) {
-        let gone = self.ledger.purge(|block| block.kind != Kind::Pool && slots.contains(&block.owner));
+        let gone = self
+            .ledger
+            .purge(|block| block.kind != Kind::Pool && slots.contains(&block.owner));
         if let Some(budget) = self.budget(device) {
-            budget.release(gone);
+            budget.release(gone.iter().map(|owner| owner.bytes).sum());
         }
     }
 }

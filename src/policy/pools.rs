@@ -24,7 +24,10 @@ impl Governor<'_> {
         let device = match stream {
             0..=2 => self.current_device(driver).ok()?,
             _ if self.devices.len() == 1 => 0,
-            _ => match driver.stream_context(stream).and_then(|context| self.contexts.find(context)) {
+            _ => match driver
+                .stream_context(stream)
+                .and_then(|context| self.contexts.find(context))
+            {
                 Some(owner) => owner.device,
                 None => self.current_device(driver).ok()?,
             },
@@ -60,16 +63,32 @@ impl Governor<'_> {
                 let asked = growth(levels, true);
                 budget
                     .reserve_or_wait(lane, asked, patience())
-                    .map_err(|refused| Failure::Denied(deny(&budget, pool.device, asked, refused)))?
+                    .map_err(|refused| {
+                        Failure::Denied(deny(&budget, pool.device, asked, refused))
+                    })?
             }
         };
         let address = call().map_err(Failure::Driver)?;
         self.pools.block_taken(pool.slot);
-        self.ledger.insert(address, Block { size: bytes, kind: Kind::Pool, owner: pool.slot });
+        self.keep(
+            driver,
+            address,
+            Block {
+                size: bytes,
+                kind: Kind::Pool,
+                owner: pool.slot,
+            },
+        );
         let ticket = self.pools.ticket(pool);
-        let Some(grown) = driver.pool_levels(pool.handle) else { return Ok(address) };
-        let settled = self.pools.settle(pool, ticket, grown.reserved, &budget, reservation);
-        let Err(reservation) = settled else { return Ok(address) };
+        let Some(grown) = driver.pool_levels(pool.handle) else {
+            return Ok(address);
+        };
+        let settled = self
+            .pools
+            .settle(pool, ticket, grown.reserved, &budget, reservation);
+        let Err(reservation) = settled else {
+            return Ok(address);
+        };
         // It grew past the limit all the same: undo it, and take from the pool what it no longer needs.
         self.ledger.take(address);
         self.pools.block_freed(pool.slot);
@@ -80,14 +99,24 @@ impl Governor<'_> {
             self.pools.force(pool, ticket, levels.reserved, &budget);
         }
         let asked = grown.reserved.saturating_sub(levels.reserved);
-        let refused = crate::budget::Refused { held: budget.held(), overhead: budget.overhead() };
+        let refused = crate::budget::Refused {
+            held: budget.held(),
+            overhead: budget.overhead(),
+        };
         drop(reservation);
         Err(Failure::Denied(deny(&budget, pool.device, asked, refused)))
     }
 
     /// `cuMemPoolDestroy`: the driver's answer.
-    pub fn pool_destroy<D: Driver>(&self, driver: &D, handle: usize, call: impl FnOnce() -> Code) -> Code {
-        let Some(pool) = self.pools.find(handle, None) else { return call() };
+    pub fn pool_destroy<D: Driver>(
+        &self,
+        driver: &D,
+        handle: usize,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
+        let Some(pool) = self.pools.find(handle, None) else {
+            return call();
+        };
         // The last reading: afterwards the handle means nothing, or another pool.
         driver.trim_pool(handle);
         self.reread(driver, pool);
@@ -133,7 +162,9 @@ impl Governor<'_> {
 
     fn reread<D: Driver>(&self, driver: &D, pool: PoolRef) {
         let ticket = self.pools.ticket(pool);
-        if let (Some(levels), Some(budget)) = (driver.pool_levels(pool.handle), self.budget(pool.device)) {
+        if let (Some(levels), Some(budget)) =
+            (driver.pool_levels(pool.handle), self.budget(pool.device))
+        {
             self.pools.force(pool, ticket, levels.reserved, &budget);
         }
     }

@@ -35,7 +35,9 @@ pub unsafe fn create_v3(
     device: CUdevice,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    created(pctx, device, || unsafe { real(pctx, params, count, flags, device) })
+    created(pctx, device, || unsafe {
+        real(pctx, params, count, flags, device)
+    })
 }
 
 /// `cuCtxCreate_v4` (parameters).
@@ -50,7 +52,9 @@ pub unsafe fn create_v4(
     device: CUdevice,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    created(pctx, device, || unsafe { real(pctx, params, flags, device) })
+    created(pctx, device, || unsafe {
+        real(pctx, params, flags, device)
+    })
 }
 
 fn created(pctx: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> Code) -> Code {
@@ -63,7 +67,11 @@ fn created(pctx: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> Code) 
 }
 
 /// The context that a successful call has written, and its device.
-fn new_context(code: Code, pctx: *mut CUcontext, device: CUdevice) -> Option<(&'static State, CUcontext, u32)> {
+fn new_context(
+    code: Code,
+    pctx: *mut CUcontext,
+    device: CUdevice,
+) -> Option<(&'static State, CUcontext, u32)> {
     if !code.is_success() || pctx.is_null() {
         return None;
     }
@@ -89,7 +97,11 @@ pub unsafe fn destroy(real: unsafe extern "C" fn(CUcontext) -> Code, ctx: CUcont
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn attach(real: unsafe extern "C" fn(*mut CUcontext, u32) -> Code, pctx: *mut CUcontext, flags: u32) -> Code {
+pub unsafe fn attach(
+    real: unsafe extern "C" fn(*mut CUcontext, u32) -> Code,
+    pctx: *mut CUcontext,
+    flags: u32,
+) -> Code {
     // SAFETY: the program's own arguments.
     let code = unsafe { real(pctx, flags) };
     if let (true, false, Some(state)) = (code.is_success(), pctx.is_null(), state::get()) {
@@ -134,7 +146,10 @@ pub unsafe fn primary_retain(
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn primary_release(real: unsafe extern "C" fn(CUdevice) -> Code, device: CUdevice) -> Code {
+pub unsafe fn primary_release(
+    real: unsafe extern "C" fn(CUdevice) -> Code,
+    device: CUdevice,
+) -> Code {
     // SAFETY: the program's own argument.
     let call = || unsafe { real(device) };
     match known(device) {
@@ -147,7 +162,10 @@ pub unsafe fn primary_release(real: unsafe extern "C" fn(CUdevice) -> Code, devi
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn primary_reset(real: unsafe extern "C" fn(CUdevice) -> Code, device: CUdevice) -> Code {
+pub unsafe fn primary_reset(
+    real: unsafe extern "C" fn(CUdevice) -> Code,
+    device: CUdevice,
+) -> Code {
     // SAFETY: the program's own argument.
     let call = || unsafe { real(device) };
     match known(device) {

@@ -5,8 +5,8 @@ use gpucap_core::config::Report;
 use gpucap_core::meminfo::saturated;
 
 use crate::ffi::CUdevice;
+use crate::real;
 use crate::state::{self, DRIVER, State};
-use crate::{lane, real};
 
 /// The books, where query calls are answered from them.
 fn reporting() -> Option<&'static State> {
@@ -34,17 +34,29 @@ pub unsafe fn mem_get_info(
     if !code.is_success() || (free.is_null() && total.is_null()) {
         return code;
     }
-    let Some(state) = reporting() else { return code };
+    let Some(state) = reporting() else {
+        return code;
+    };
     // SAFETY: the driver has just written it.
-    let device_free = if free.is_null() { 0 } else { unsafe { free.read() } };
-    let Some((seen_free, seen_total)) = view(state, device_free as u64) else { return code };
+    let device_free = if free.is_null() {
+        0
+    } else {
+        unsafe { free.read() }
+    };
+    let Some((seen_free, seen_total)) = view(state, device_free as u64) else {
+        return code;
+    };
     // SAFETY: non-null pointers of the program that the driver has just written to.
     unsafe {
         if !free.is_null() {
             free.write(usize::try_from(seen_free).unwrap_or(usize::MAX));
         }
         if !total.is_null() {
-            total.write(total.read().min(usize::try_from(seen_total).unwrap_or(usize::MAX)));
+            total.write(
+                total
+                    .read()
+                    .min(usize::try_from(seen_total).unwrap_or(usize::MAX)),
+            );
         }
     }
     code
@@ -54,19 +66,27 @@ pub unsafe fn mem_get_info(
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn mem_get_info_v1(real: unsafe extern "C" fn(*mut u32, *mut u32) -> Code, free: *mut u32, total: *mut u32) -> Code {
+pub unsafe fn mem_get_info_v1(
+    real: unsafe extern "C" fn(*mut u32, *mut u32) -> Code,
+    free: *mut u32,
+    total: *mut u32,
+) -> Code {
     // SAFETY: the program's own arguments.
     let code = unsafe { real(free, total) };
     if !code.is_success() || (free.is_null() && total.is_null()) {
         return code;
     }
-    let Some(state) = reporting() else { return code };
+    let Some(state) = reporting() else {
+        return code;
+    };
     let (mut device_free, mut device_total) = (0, 0);
     // SAFETY: both are valid for one size_t.
     if !unsafe { real::memory_info(&raw mut device_free, &raw mut device_total) }.is_success() {
         return code;
     }
-    let Some((seen_free, seen_total)) = view(state, device_free as u64) else { return code };
+    let Some((seen_free, seen_total)) = view(state, device_free as u64) else {
+        return code;
+    };
     // SAFETY: non-null pointers of the program that the driver has just written to.
     unsafe {
         if !free.is_null() {
@@ -83,12 +103,22 @@ pub unsafe fn mem_get_info_v1(real: unsafe extern "C" fn(*mut u32, *mut u32) -> 
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn device_total_mem(real: unsafe extern "C" fn(*mut usize, CUdevice) -> Code, bytes: *mut usize, device: CUdevice) -> Code {
+pub unsafe fn device_total_mem(
+    real: unsafe extern "C" fn(*mut usize, CUdevice) -> Code,
+    bytes: *mut usize,
+    device: CUdevice,
+) -> Code {
     // SAFETY: the program's own arguments.
     let code = unsafe { real(bytes, device) };
     if let (true, false, Some(total)) = (code.is_success(), bytes.is_null(), total_of(device)) {
         // SAFETY: the driver has just written it.
-        unsafe { bytes.write(bytes.read().min(usize::try_from(total).unwrap_or(usize::MAX))) };
+        unsafe {
+            bytes.write(
+                bytes
+                    .read()
+                    .min(usize::try_from(total).unwrap_or(usize::MAX)),
+            )
+        };
     }
     code
 }
@@ -97,7 +127,11 @@ pub unsafe fn device_total_mem(real: unsafe extern "C" fn(*mut usize, CUdevice) 
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn device_total_mem_v1(real: unsafe extern "C" fn(*mut u32, CUdevice) -> Code, bytes: *mut u32, device: CUdevice) -> Code {
+pub unsafe fn device_total_mem_v1(
+    real: unsafe extern "C" fn(*mut u32, CUdevice) -> Code,
+    bytes: *mut u32,
+    device: CUdevice,
+) -> Code {
     // SAFETY: the program's own arguments.
     let code = unsafe { real(bytes, device) };
     if let (true, false, Some(total)) = (code.is_success(), bytes.is_null(), total_of(device)) {

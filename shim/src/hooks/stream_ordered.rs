@@ -21,8 +21,11 @@ struct Streams {
     synchronize: unsafe fn(CUstream) -> Code,
 }
 
-const LEGACY: Streams =
-    Streams { capturing: real::stream_is_capturing, free: real::free_async, synchronize: real::stream_synchronize };
+const LEGACY: Streams = Streams {
+    capturing: real::stream_is_capturing,
+    free: real::free_async,
+    synchronize: real::stream_synchronize,
+};
 const PER_THREAD: Streams = Streams {
     capturing: real::stream_is_capturing_ptsz,
     free: real::free_async_ptsz,
@@ -33,7 +36,12 @@ const PER_THREAD: Streams = Streams {
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn alloc(real: AllocAsync, dptr: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> Code {
+pub unsafe fn alloc(
+    real: AllocAsync,
+    dptr: *mut CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> Code {
     // SAFETY: the program's own arguments.
     unsafe { from_current_pool(LEGACY, "cuMemAllocAsync", real, dptr, bytes, stream) }
 }
@@ -42,9 +50,23 @@ pub unsafe fn alloc(real: AllocAsync, dptr: *mut CUdeviceptr, bytes: usize, stre
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn alloc_ptsz(real: AllocAsync, dptr: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> Code {
+pub unsafe fn alloc_ptsz(
+    real: AllocAsync,
+    dptr: *mut CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> Code {
     // SAFETY: the program's own arguments.
-    unsafe { from_current_pool(PER_THREAD, "cuMemAllocAsync_ptsz", real, dptr, bytes, stream) }
+    unsafe {
+        from_current_pool(
+            PER_THREAD,
+            "cuMemAllocAsync_ptsz",
+            real,
+            dptr,
+            bytes,
+            stream,
+        )
+    }
 }
 
 unsafe fn from_current_pool(
@@ -65,9 +87,25 @@ unsafe fn from_current_pool(
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn alloc_from_pool(real: AllocFromPool, dptr: *mut CUdeviceptr, bytes: usize, pool: Pool, stream: CUstream) -> Code {
+pub unsafe fn alloc_from_pool(
+    real: AllocFromPool,
+    dptr: *mut CUdeviceptr,
+    bytes: usize,
+    pool: Pool,
+    stream: CUstream,
+) -> Code {
     // SAFETY: the program's own arguments.
-    unsafe { from_named_pool(LEGACY, "cuMemAllocFromPoolAsync", real, dptr, bytes, pool, stream) }
+    unsafe {
+        from_named_pool(
+            LEGACY,
+            "cuMemAllocFromPoolAsync",
+            real,
+            dptr,
+            bytes,
+            pool,
+            stream,
+        )
+    }
 }
 
 /// `cuMemAllocFromPoolAsync_ptsz`.
@@ -82,7 +120,17 @@ pub unsafe fn alloc_from_pool_ptsz(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    unsafe { from_named_pool(PER_THREAD, "cuMemAllocFromPoolAsync_ptsz", real, dptr, bytes, pool, stream) }
+    unsafe {
+        from_named_pool(
+            PER_THREAD,
+            "cuMemAllocFromPoolAsync_ptsz",
+            real,
+            dptr,
+            bytes,
+            pool,
+            stream,
+        )
+    }
 }
 
 unsafe fn from_named_pool(
@@ -118,8 +166,12 @@ fn ordered(
     if dptr.is_null() || bytes == 0 || captures(streams, stream) {
         return call(dptr);
     }
-    let Some(state) = state::get() else { return call(dptr) };
-    let Some(pool) = pool(state) else { return call(dptr) };
+    let Some(state) = state::get() else {
+        return call(dptr);
+    };
+    let Some(pool) = pool(state) else {
+        return call(dptr);
+    };
     let given = || {
         let mut address = 0;
         call(&raw mut address).ok().map(|()| address)
@@ -132,9 +184,19 @@ fn ordered(
             (streams.synchronize)(stream);
         }
     };
-    let outcome = state.governor.pool_allocate(&DRIVER, lane::mine(), pool, bytes as u64, given, undo);
+    let outcome =
+        state
+            .governor
+            .pool_allocate(&DRIVER, lane::mine(), pool, bytes as u64, given, undo);
     // SAFETY: the program's pointer, which is not null.
-    answer(state, entry, outcome, |address| unsafe { dptr.write(address) }, given, undo)
+    answer(
+        state,
+        entry,
+        outcome,
+        |address| unsafe { dptr.write(address) },
+        given,
+        undo,
+    )
 }
 
 /// Whether the stream captures, or can't say so because another one's capture would be broken by it.
@@ -149,7 +211,11 @@ fn captures(streams: Streams, stream: CUstream) -> bool {
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn free(real: unsafe extern "C" fn(CUdeviceptr, CUstream) -> Code, dptr: CUdeviceptr, stream: CUstream) -> Code {
+pub unsafe fn free(
+    real: unsafe extern "C" fn(CUdeviceptr, CUstream) -> Code,
+    dptr: CUdeviceptr,
+    stream: CUstream,
+) -> Code {
     // SAFETY: the program's own arguments.
     unsafe { freed(LEGACY, real, dptr, stream) }
 }
@@ -158,7 +224,11 @@ pub unsafe fn free(real: unsafe extern "C" fn(CUdeviceptr, CUstream) -> Code, dp
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn free_ptsz(real: unsafe extern "C" fn(CUdeviceptr, CUstream) -> Code, dptr: CUdeviceptr, stream: CUstream) -> Code {
+pub unsafe fn free_ptsz(
+    real: unsafe extern "C" fn(CUdeviceptr, CUstream) -> Code,
+    dptr: CUdeviceptr,
+    stream: CUstream,
+) -> Code {
     // SAFETY: the program's own arguments.
     unsafe { freed(PER_THREAD, real, dptr, stream) }
 }
@@ -219,7 +289,11 @@ pub unsafe fn pool_destroy(real: unsafe extern "C" fn(Pool) -> Code, pool: Pool)
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn pool_trim(real: unsafe extern "C" fn(Pool, usize) -> Code, pool: Pool, keep: usize) -> Code {
+pub unsafe fn pool_trim(
+    real: unsafe extern "C" fn(Pool, usize) -> Code,
+    pool: Pool,
+    keep: usize,
+) -> Code {
     // SAFETY: the program's own arguments.
     let code = unsafe { real(pool, keep) };
     if let (true, Some(state)) = (code.is_success(), state::get()) {
