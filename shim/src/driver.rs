@@ -81,11 +81,15 @@ pub fn ensure_class(class: Class) {
     if let Some(driver) = registered(class) {
         fill(driver, class);
     }
+    next::settle(next::symbol(0));
 }
 
 /// What a name leads to in global scope after us.
 fn in_scope(name: &CStr) -> usize {
-    next::ask(next::symbol(0), libc::RTLD_NEXT, name)
+    match next::ask(next::symbol(0), libc::RTLD_NEXT, name) {
+        found if images::is_own(found) => 0,
+        found => found,
+    }
 }
 
 /// The driver in global scope.
@@ -173,13 +177,26 @@ fn fill(driver: &Driver, class: Class) {
     if driver.filled.load(Ordering::Acquire) {
         return;
     }
+    // Another interposer that answers no look-ups expects the driver in the program's scope, and is reached only from there.
+    let shared = driver.object.contains(in_scope(match class {
+        Class::Cuda => c"cuDriverGetVersion",
+        Class::Nvml => c"nvmlSystemGetDriverVersion",
+    }));
+    let behind = |name: &CStr| if shared { wrapper_behind(name) } else { None };
     for index in hooks_of(class) {
         let name = HOOKS[index].name;
         // Only what the driver has is asked for, so that no look-up fails and leaves a message for dlerror.
         let Some(own) = driver.object.lookup(name) else { continue };
         let chained = if driver.handle.is_null() { own } else { next::ask(next::symbol(0), driver.handle, name) };
-        // Where no other interposer answers look-ups, one may still stand behind us in the order of preloading.
-        let real = if chained == 0 || chained == own { wrapper_behind(name).unwrap_or(own) } else { chained };
+        // Where no other interposer answers look-ups, one may still stand behind us in the order of preloading. Or it answers
+        // with the name of its own function, which in the program's scope is ours.
+        let real = if chained == 0 || chained == own {
+            behind(name).unwrap_or(own)
+        } else if images::is_own(chained) {
+            wrapper_behind(name).unwrap_or(own)
+        } else {
+            chained
+        };
         OWN[index].store(own, Ordering::Relaxed);
         addresses::note(own, index);
         addresses::note(real, index);

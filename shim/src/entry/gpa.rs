@@ -8,7 +8,7 @@ use gpucap_core::code::Code;
 
 use super::unlisted;
 use crate::driver;
-use crate::hooks::HOOKS;
+use crate::hooks::{HOOKS, Id};
 use crate::images::{self, Class};
 use crate::{phase, reloc};
 
@@ -31,8 +31,16 @@ pub unsafe fn get_proc_address(real: Real, symbol: *const c_char, pfn: *mut *mut
     };
     // SAFETY: the caller's arguments, unchanged.
     let code = unsafe { real(symbol, pfn, version, flags) };
+    let own = || {
+        let mut found = core::ptr::null_mut();
+        // SAFETY: the driver's own function of this name, with arguments that it just took.
+        let own = unsafe { core::mem::transmute::<usize, Option<Real>>(driver::own(Id::cuGetProcAddress as usize)) }?;
+        // SAFETY: as above.
+        let code = unsafe { own(symbol, &raw mut found, version, flags) };
+        (code == Code::SUCCESS).then_some(found as usize)
+    };
     // SAFETY: after success the driver has read and written both.
-    if code == Code::SUCCESS && unsafe { replace(symbol, pfn) }.is_err() {
+    if code == Code::SUCCESS && unsafe { replace(symbol, pfn, own) }.is_err() {
         // SAFETY: as above.
         unsafe { *pfn = before };
         return Code::NOT_FOUND;
@@ -52,8 +60,16 @@ pub unsafe fn get_proc_address_v2(
 ) -> Code {
     // SAFETY: the caller's arguments, unchanged.
     let code = unsafe { real(symbol, pfn, version, flags, status) };
+    let own = || {
+        let mut found = core::ptr::null_mut();
+        // SAFETY: the driver's own function of this name, with arguments that it just took.
+        let own = unsafe { core::mem::transmute::<usize, Option<RealV2>>(driver::own(Id::cuGetProcAddress_v2 as usize)) }?;
+        // SAFETY: as above; the driver takes a null status.
+        let code = unsafe { own(symbol, &raw mut found, version, flags, core::ptr::null_mut()) };
+        (code == Code::SUCCESS).then_some(found as usize)
+    };
     // SAFETY: after success the driver has read and written both.
-    if code == Code::SUCCESS && unsafe { replace(symbol, pfn) }.is_err() {
+    if code == Code::SUCCESS && unsafe { replace(symbol, pfn, own) }.is_err() {
         // SAFETY: the caller's out-parameters; the driver takes a null status.
         unsafe {
             *pfn = core::ptr::null_mut();
@@ -68,11 +84,15 @@ pub unsafe fn get_proc_address_v2(
 /// A function that can't be handed out.
 struct Refused;
 
-/// Puts the hook in the place of the driver's function in `pfn`.
+/// Puts the hook in the place of the driver's function in `pfn`. `own` asks the driver itself, past any interposer.
 ///
 /// # Safety
 /// `symbol` is a C string and `pfn` may be read and written.
-unsafe fn replace(symbol: *const c_char, pfn: *mut *mut c_void) -> Result<(), Refused> {
+unsafe fn replace(
+    symbol: *const c_char,
+    pfn: *mut *mut c_void,
+    own: impl FnOnce() -> Option<usize>,
+) -> Result<(), Refused> {
     // SAFETY: the caller's promise.
     let address = unsafe { *pfn } as usize;
     if address == 0 || phase::disabled() {
@@ -81,7 +101,7 @@ unsafe fn replace(symbol: *const c_char, pfn: *mut *mut c_void) -> Result<(), Re
     reloc::refresh(core::ptr::null_mut());
     // SAFETY: the caller's promise.
     let symbol = unsafe { CStr::from_ptr(symbol) };
-    if let Some(index) = hook_of(address, symbol) {
+    if let Some(index) = hook_of(address, symbol, own) {
         // SAFETY: the caller's promise.
         unsafe { *pfn = HOOKS[index].addr as *mut c_void };
         return Ok(());
@@ -97,9 +117,9 @@ unsafe fn replace(symbol: *const c_char, pfn: *mut *mut c_void) -> Result<(), Re
 }
 
 /// The hook in front of the function that the driver hands out as `symbol`.
-fn hook_of(address: usize, symbol: &CStr) -> Option<usize> {
-    if let Some(index) = driver::hook_at(address) {
-        return Some(index).filter(|index| is_named(*index, symbol)).or_else(|| sibling(address, symbol));
+fn hook_of(address: usize, symbol: &CStr, own: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    if let Some(index) = known(address, symbol) {
+        return Some(index);
     }
     if driver::contains(Class::Cuda, address) || !HOOKS.iter().any(|hook| is_base(hook.name, symbol)) {
         return None;
@@ -110,7 +130,14 @@ fn hook_of(address: usize, symbol: &CStr) -> Option<usize> {
         return None;
     }
     driver::adopt_part(&image.object);
-    driver::hook_at(address).filter(|index| is_named(*index, symbol))
+    // Or with a function that it keeps to itself: then the driver's own answer tells which one it stands for.
+    known(address, symbol).or_else(|| known(own()?, symbol))
+}
+
+/// The hook in front of an address that was noted.
+fn known(address: usize, symbol: &CStr) -> Option<usize> {
+    let index = driver::hook_at(address)?;
+    if is_named(index, symbol) { Some(index) } else { sibling(address, symbol) }
 }
 
 /// Link editors may fold functions with the same body into one address; then the name decides.

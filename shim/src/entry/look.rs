@@ -73,7 +73,10 @@ pub fn answer(question: &Question) -> Answer {
             } else {
                 in_place_of(question, index, address)
             };
-            settle(question);
+            next::settle(next::symbol(0));
+            if question.version.is_none() && question.next != next::symbol(0) {
+                next::settle(question.next);
+            }
             Answer::value(value)
         }
     }
@@ -111,14 +114,5 @@ fn of_copy(image: &Loaded, class: Class, hook: usize, address: usize) -> usize {
     match driver::adopt(image, class) {
         Copy::Driver => hook,
         Copy::Second => unlisted::second_copy(&image.object, class, address),
-    }
-}
-
-/// A look-up that succeeds leaves nothing for `dlerror`; some that we made on the way may have failed.
-fn settle(question: &Question) {
-    let anything = next::ask(next::symbol(0), libc::RTLD_DEFAULT, c"dlsym");
-    debug_assert!(anything != 0, "dlsym is always there");
-    if question.version.is_none() && question.next != next::symbol(0) {
-        next::ask(question.next, libc::RTLD_DEFAULT, c"dlsym");
     }
 }

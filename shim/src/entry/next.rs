@@ -95,6 +95,11 @@ pub fn ask_versioned(versioned: usize, handle: *mut c_void, name: &CStr, version
     core::hint::black_box(found) as usize
 }
 
+/// A look-up that succeeds leaves nothing for `dlerror`; some that we make on our own behalf may have failed.
+pub fn settle(symbol: usize) {
+    ask(symbol, libc::RTLD_DEFAULT, c"dlsym");
+}
+
 macro_rules! thunks {
     ($function:ident: $($slot:literal)*) => {
         [$($function::<$slot> as unsafe extern "C" fn()),*]

@@ -4,7 +4,7 @@ use core::ffi::CStr;
 use core::ops::ControlFlow;
 
 use super::look::Question;
-use crate::images::{self, Loaded};
+use crate::images::{self, LinkMap, Loaded};
 
 /// What is found without us.
 pub enum Found {
@@ -47,11 +47,16 @@ pub fn without_us(question: &Question, caller: Option<&Loaded>) -> Found {
 fn by_handle(question: &Question) -> Found {
     match question.ask(question.handle) {
         0 => Found::Natural,
-        // Only the program's handle leads to our exports.
-        found if images::is_own(found) => match question.ask(libc::RTLD_NEXT) {
-            0 => Found::Nowhere,
-            found => Found::At(found),
-        },
+        // The program's handle leads to our exports; so does an interposer behind us that answers for a library with the
+        // name of its own function, which in the program's scope is ours.
+        found if images::is_own(found) => {
+            // SAFETY: the look-up on this handle just succeeded, so it is one.
+            let asked = unsafe { images::of_handle(question.handle.cast::<LinkMap>()) };
+            match asked.and_then(|asked| asked.object.lookup(question.name)) {
+                Some(found) => Found::At(found),
+                None => after_us(question).map_or(Found::Nowhere, Found::At),
+            }
+        }
         found => Found::At(found),
     }
 }
@@ -60,9 +65,18 @@ fn default(question: &Question, caller: Option<&Loaded>) -> Found {
     if Definers::of(question.name).before_us(0) {
         return Found::Natural;
     }
+    after_us(question).or_else(|| own_scope(question, caller)).map_or(Found::Nowhere, Found::At)
+}
+
+/// What is found in the program's scope after us.
+fn after_us(question: &Question) -> Option<usize> {
     match question.ask(libc::RTLD_NEXT) {
-        0 => own_scope(question, caller).map_or(Found::Nowhere, Found::At),
-        found => Found::At(found),
+        0 => None,
+        found if images::is_own(found) => {
+            let definers = Definers::of(question.name);
+            definers.first_after(definers.ours)
+        }
+        found => Some(found),
     }
 }
 
@@ -72,14 +86,11 @@ fn next(question: &Question, caller: Option<&Loaded>, position: usize) -> Found 
         if definers.before_us(position + 1) {
             return Found::Natural;
         }
-        return match question.ask(libc::RTLD_NEXT) {
-            0 => Found::Nowhere,
-            found => Found::At(found),
-        };
+        return after_us(question).map_or(Found::Nowhere, Found::At);
     }
     let Some(after) = definers.first_after(position) else { return Found::Natural };
     // What comes later in load order counts if the caller can see it.
-    if question.ask(libc::RTLD_NEXT) != 0 || own_scope(question, caller).is_some() {
+    if after_us(question).is_some() || own_scope(question, caller).is_some() {
         Found::At(after)
     } else {
         Found::Natural
