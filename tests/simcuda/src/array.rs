@@ -40,11 +40,9 @@ const LAYERED: u32 = 0x01;
 /// What an array of one level looks like in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Bytes of a row that are used, and from row to row.
-    pub row: u64,
+    /// Bytes from row to row.
     pub pitch: u64,
-    /// Rows that are used, and from slice to slice.
-    pub rows: u64,
+    /// Rows from slice to slice.
     pub padded_rows: u64,
     /// Slices or layers.
     pub slices: u64,
@@ -123,7 +121,7 @@ fn layout_of(shape: &Shape) -> Result<Layout, CUresult> {
     let slices = (shape.depth as u64).max(1);
     let all = pitch.checked_mul(padded_rows).and_then(|slice| slice.checked_mul(slices));
     all.filter(|all| *all < 1 << 60).ok_or(OUT_OF_MEMORY)?;
-    Ok(Layout { row, pitch, rows, padded_rows, slices })
+    Ok(Layout { pitch, padded_rows, slices })
 }
 
 /// The shape of level `level`.

@@ -27,6 +27,8 @@ mod graph_query;
 mod graphmem;
 mod graphs;
 mod heap;
+#[cfg(test)]
+mod heap_test;
 mod host;
 mod hostfn;
 mod instrument;

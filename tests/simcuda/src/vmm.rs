@@ -90,11 +90,6 @@ pub fn accessible_until(address: u64) -> Option<u64> {
     })
 }
 
-/// The reservation that `address` lies in: base and size.
-pub fn reservation(address: u64) -> Option<(u64, u64)> {
-    with(|vmm| vmm.reservation(address))
-}
-
 /// Whether `value` is a positive multiple of the granularity.
 fn is_whole(value: u64) -> bool {
     value > 0 && value.is_multiple_of(PAGE)

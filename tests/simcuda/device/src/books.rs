@@ -153,6 +153,11 @@ impl Process {
         self.give_pages(device, bytes);
     }
 
+    /// What this process holds on `device`.
+    pub fn held(&self, device: usize) -> crate::truth::Held {
+        read(&self.slot.held[device])
+    }
+
     /// Bytes of pages that this process holds, overhead included: what NVML reports for it.
     pub fn pages(&self, device: usize) -> u64 {
         self.slot.held[device].pages.load(Acquire)
