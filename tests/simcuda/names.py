@@ -93,7 +93,11 @@ def main():
         if name in rows and rows[name] != (base, version, kind):
             print("note:", name, "typedef", rows[name], "driver", (base, version, kind), file=__import__("sys").stderr)
         rows[name] = (base, version, kind)
-    for name in sorted(declared | set(exports)):
+    # What the headers have for other platforms only (Windows, EGL on Tegra), the driver does not export.
+    version = ctypes.c_int()
+    ctypes.CDLL(options.driver).cuDriverGetVersion(ctypes.byref(version))
+    rows = {name: row for name, row in rows.items() if name in exports or row[1] > version.value}
+    for name in sorted(exports):
         rows.setdefault(name, ("-", 2000, "export"))
     for name in sorted(rows):
         print(name, *rows[name])
