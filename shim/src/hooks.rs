@@ -149,7 +149,30 @@ hooks! {
 /// The driver's own functions behind the hooks; null until the driver is known, or where it lacks the name.
 pub static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
 
-/// The hook of an exported name.
-pub fn index_of(name: &CStr) -> Option<usize> {
-    HOOKS.iter().position(|hook| hook.name == name)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed() -> Vec<&'static str> {
+        let lines = include_str!("../exports.txt").lines();
+        lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+    }
+
+    #[test]
+    fn the_table_and_the_golden_list_name_the_same_functions() {
+        let mut table: Vec<&str> = HOOKS.iter().map(|hook| hook.name.to_str().unwrap()).collect();
+        table.extend(["dlsym", "dlvsym"]);
+        table.sort_unstable();
+        let mut golden = listed();
+        golden.sort_unstable();
+        assert_eq!(table, golden);
+    }
+
+    #[test]
+    fn no_name_is_hooked_twice() {
+        let mut names: Vec<&CStr> = HOOKS.iter().map(|hook| hook.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), COUNT);
+    }
 }

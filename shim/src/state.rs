@@ -152,6 +152,10 @@ fn make() -> Option<&'static State> {
                 log::warn(format_args!("{warning}"));
             }
             complain(&errors, config.on_error);
+            for device in &devices {
+                let (ordinal, uuid) = (device.ordinal, &device.uuid);
+                log::debug(format_args!("device {ordinal} is {uuid}"));
+            }
             report::at_exit();
         }
         Err(_) => {
