@@ -7,10 +7,13 @@
 // its name, the code, and values. Commands are those of `act` at the end.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 typedef unsigned long long u64;
 typedef struct { int type, id; } location;
@@ -58,6 +61,10 @@ _Static_assert(sizeof(allocation_prop) == 32 && sizeof(pool_props) == 88, "layou
     F(pool_destroy, cuMemPoolDestroy, "cuMemPoolDestroy", 11020, (void *)) \
     F(pool_trim, cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, (void *, size_t)) \
     F(pool_get, cuMemPoolGetAttribute, "cuMemPoolGetAttribute", 11020, (void *, int, void *)) \
+    F(pool_put, cuMemPoolSetAttribute, "cuMemPoolSetAttribute", 11020, (void *, int, void *)) \
+    F(pool_use, cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, (int, void *)) \
+    F(pool_default, cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", 11020, (void **, int)) \
+    F(stream_create, cuStreamCreate, "cuStreamCreate", 2000, (void **, unsigned)) \
     F(create, cuMemCreate, "cuMemCreate", 10020, (u64 *, size_t, allocation_prop *, u64)) \
     F(mem_release, cuMemRelease, "cuMemRelease", 10020, (u64)) \
     F(mem_retain, cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000, (u64 *, void *)) \
@@ -164,10 +171,10 @@ static void reach(const char *way) {
 // What is allocated, by the name that the script gave it.
 static struct thing { char name[32]; char kind; u64 value; size_t size; void *owner; } things[4096];
 static int used;
-static void *context, *pool;
+static void *context, *pool, *stream;
 
 static struct thing *thing(const char *name) {
-    for (int i = used - 1; i >= 0; i--) if (!strcmp(things[i].name, name)) return &things[i];
+    for (int i = used - 1; *name && i >= 0; i--) if (!strcmp(things[i].name, name)) return &things[i];
     return 0;
 }
 
@@ -199,10 +206,10 @@ static unsigned take(const char *entry, size_t bytes, const char *name, int devi
     else if (IS("pitch") && cu.pitch) rc = cu.pitch(&p, &pitch, 4096, bytes / 4096, 4);
     else if (IS("pitch1") && cu.pitch1) { rc = cu.pitch1(&p1, &pitch1, 4096, (unsigned)(bytes / 4096), 4); kind = '1'; }
     else if (IS("managed") && cu.managed) rc = cu.managed(&p, bytes, 1);
-    else if (IS("async") && cu.async) { rc = cu.async(&p, bytes, 0); kind = 'a'; }
-    else if (IS("async_ptsz") && cu.async_ptsz) { rc = cu.async_ptsz(&p, bytes, 0); kind = 'a'; }
-    else if (IS("frompool") && cu.frompool) { rc = cu.frompool(&p, bytes, pool, 0); kind = 'a'; }
-    else if (IS("frompool_ptsz") && cu.frompool_ptsz) { rc = cu.frompool_ptsz(&p, bytes, pool, 0); kind = 'a'; }
+    else if (IS("async") && cu.async) { rc = cu.async(&p, bytes, stream); kind = 'a'; }
+    else if (IS("async_ptsz") && cu.async_ptsz) { rc = cu.async_ptsz(&p, bytes, stream); kind = 'a'; }
+    else if (IS("frompool") && cu.frompool) { rc = cu.frompool(&p, bytes, pool, stream); kind = 'a'; }
+    else if (IS("frompool_ptsz") && cu.frompool_ptsz) { rc = cu.frompool_ptsz(&p, bytes, pool, stream); kind = 'a'; }
     else if (IS("create") && cu.create) {
         allocation_prop prop = {1, 0, {1, device}, 0, {0}};
         rc = cu.create(&p, bytes, &prop, 0);
@@ -219,10 +226,56 @@ static unsigned give(struct thing *t, int crosswise) {
     if (through_runtime) rc = (t->kind == 'a') != crosswise ? rt.free_async((void *)v, 0) : rt.free((void *)v);
     else if (t->kind == 'h') rc = cu.mem_release(v);
     else if (t->kind == '1' && cu.free1) rc = cu.free1((unsigned)v);
-    else if ((t->kind == 'a') != crosswise) rc = cu.free_async(v, 0);
+    else if ((t->kind == 'a') != crosswise) rc = cu.free_async(v, stream);
     else rc = cu.free(v);
     if (!rc) t->name[0] = 0;
     return rc;
+}
+
+// Frees everything but contexts, which are kept by name.
+static unsigned give_all(void) {
+    unsigned rc = 0;
+    int kept = 0;
+    for (int i = 0; i < used; i++) {
+        if (things[i].kind == 'c') things[kept++] = things[i];
+        else if (things[i].name[0] && things[i].kind != 'm') rc |= give(&things[i], 0);
+    }
+    used = kept;
+    return rc;
+}
+
+// Maps the handles, one after the other, into one range that is known by one name.
+static unsigned map(struct thing *first, struct thing *second, const char *name) {
+    size_t size = first->size + (second ? second->size : 0);
+    u64 where = 0;
+    unsigned rc = cu.reserve(&where, size, 0, 0, 0);
+    if (!rc) rc = cu.map(where, first->size, 0, first->value, 0);
+    if (!rc && second) rc = cu.map(where + first->size, second->size, 0, second->value, 0);
+    if (!rc) keep(name, 'm', where, size);
+    return rc;
+}
+
+static void *retain_in_thread(void *device) {
+    void *same;
+    return (void *)(uintptr_t)cu.retain(&same, *(int *)device);
+}
+
+// Retains from eight threads at once; the codes, added up.
+static unsigned retain_in_threads(int device) {
+    pthread_t threads[8];
+    unsigned sum = 0;
+    for (int i = 0; i < 8; i++) if (pthread_create(&threads[i], 0, retain_in_thread, &device)) stop("pthread_create");
+    for (int i = 0; i < 8; i++) { void *rc; pthread_join(threads[i], &rc); sum += (unsigned)(uintptr_t)rc; }
+    return sum;
+}
+
+// What a forked child is told when it allocates.
+static unsigned alloc_in_child(void) {
+    u64 p;
+    pid_t child = fork();
+    if (!child) _exit((int)cu.alloc(&p, 4096));
+    int status = -1;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? (unsigned)WEXITSTATUS(status) : 999;
 }
 
 // One command with up to four words behind it.
@@ -268,24 +321,24 @@ static void act(const char *c, char a[4][64]) {
     DO("free") { t = thing(a[0]); CALL(t ? give(t, 0) : 1); }
     DO("free_crosswise") { t = thing(a[0]); CALL(t ? give(t, 1) : 1); }
     DO("free_raw") CALL(cu.free(strtoull(a[0], 0, 0)));
-    DO("free_all") { unsigned rc = 0; for (int i = 0; i < used; i++) if (things[i].name[0] && things[i].kind != 'c') rc |= give(&things[i], 0); used = 0; CALL(rc); }
+    DO("free_all") CALL(give_all());
     DO("forget_all") { used = 0; CALL(0); }
-    DO("sync") CALL(through_runtime ? (unsigned)rt.sync(0) : cu.sync(0));
+    DO("sync") CALL(through_runtime ? (unsigned)rt.sync(0) : cu.sync(stream));
+    DO("stream") CALL(cu.stream_create(&stream, 1));
+    DO("no_stream") { stream = 0; CALL(0); }
+    DO("retain_in_threads") CALL(retain_in_threads(n));
+    DO("alloc_in_child") CALL(alloc_in_child());
     DO("pool_create") { pool_props props = {1, 0, {1, n}, 0, x, 0, {0}}; CALL(cu.pool_create(&pool, &props)); }
     DO("pool_create_host") { pool_props props = {1, 0, {2, 0}, 0, 0, 0, {0}}; CALL(cu.pool_create(&pool, &props)); }
+    DO("pool_default") CALL(cu.pool_default(&pool, n));
+    DO("pool_use") CALL(cu.pool_use(n, pool));
+    DO("pool_keep") { u64 v = strtoull(a[0], 0, 0); CALL(cu.pool_put(pool, 4, &v)); }
     DO("pool_destroy") CALL(cu.pool_destroy(pool));
     DO("pool_trim") CALL(cu.pool_trim(pool, strtoull(a[0], 0, 0)));
     DO("pool_reserved") { u64 v = 0; unsigned rc = cu.pool_get(pool, 5, &v); printf("pool_reserved %u %llu\n", rc, v); }
     DO("create_host") { u64 h = CANARY; allocation_prop prop = {1, 0, {2, 0}, 0, {0}}; unsigned rc = cu.create(&h, x, &prop, 0); if (!rc) keep(a[0], 'h', h, x); CALL(rc); }
-    // map HANDLE NAME [OFFSET of another mapping NAME]: reserves addresses and maps the whole handle there
-    DO("map") {
-        t = thing(a[0]);
-        u64 where = 0;
-        unsigned rc = t ? cu.reserve(&where, t->size, 0, 0, 0) : 1;
-        if (!rc) rc = cu.map(where, t->size, 0, t->value, 0);
-        if (!rc) keep(a[1], 'm', where, t->size);
-        CALL(rc);
-    }
+    // map HANDLE NAME [HANDLE]: reserves addresses and maps the whole of each handle there
+    DO("map") { t = thing(a[0]); CALL(t ? map(t, thing(a[2]), a[1]) : 1); }
     DO("unmap") { t = thing(a[0]); unsigned rc = t ? cu.unmap(t->value, t->size) : 1; if (t && !rc) t->name[0] = 0; CALL(rc); }
     DO("mem_retain") { t = thing(a[0]); u64 h = CANARY; unsigned rc = t ? cu.mem_retain(&h, (void *)(uintptr_t)t->value) : 1; if (!rc) keep(a[1], 'h', h, t->size); CALL(rc); }
     DO("setenv") { setenv(a[0], a[1], 1); CALL(0); }

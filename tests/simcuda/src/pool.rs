@@ -278,11 +278,12 @@ pub fn returned(number: u64, bytes: u64) {
 pub fn synchronized() {
     let pools: Vec<Arc<Pool>> = POOLS.lock().all.values().cloned().collect();
     for pool in pools {
-        let (reserved, threshold) = {
+        let (reserved, threshold, destroyed) = {
             let level = pool.level.lock();
-            (level.reserved, level.threshold)
+            (level.reserved, level.threshold, level.destroyed)
         };
-        if reserved > threshold {
+        // A destroyed pool gives everything back at once, with its last block.
+        if reserved > threshold && !destroyed {
             // Down to the threshold, not below it: a step that straddles it goes too.
             pool.shrink(threshold / Knobs::get().pool_step * Knobs::get().pool_step);
         }
