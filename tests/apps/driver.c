@@ -11,6 +11,7 @@
 //   fill N cuMemAlloc_v2 &a 2M   calls it until it fails, N times at most; prints "fill COUNT CODE"
 //   race N ROUNDS $ctx BYTES     N threads allocate and free BYTES, ROUNDS times each; prints "race GRANTED REFUSED OTHER"
 //   peek $a / poke $a 7          reads and writes a byte of host memory
+//   open f PATH / close $f       opens a file for reading and writing, its descriptor in slot f; closes it
 //   sleep MS, exit CODE, fork    (fork: the child goes on with the commands, its parent waits and ends with its code)
 //
 // Numbers may be hexadecimal, negative, and end in K, M, G. Every argument is passed as a 64-bit word, which is right for
@@ -18,6 +19,7 @@
 // cuMemAlloc@3020 (without: 99999), and flags: cuMemAlloc@3020@2.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -176,6 +178,12 @@ static void command(char *line) {
     } else if (!strcmp(name, "poke")) {
         *(volatile unsigned char *)value(words[1]) = (unsigned char)value(words[2]);
         printf("poke\n");
+    } else if (!strcmp(name, "open")) {
+        int file = open(words[2], O_RDWR);
+        slot(words[1])->value = (word)file;
+        printf("open %d\n", file < 0);
+    } else if (!strcmp(name, "close")) {
+        printf("close %d\n", close((int)value(words[1])));
     } else if (!strcmp(name, "sleep")) {
         usleep(1000 * value(words[1]));
         printf("sleep\n");

@@ -1,45 +1,78 @@
-//! Physical memory that several processes hold: telling what a file descriptor stands for.
+//! Physical memory that several processes hold: what a file descriptor of it stands for.
 //!
-//! The file itself carries what an importer must know: its size is the memory's, and the first write to it is not the
-//! program's. The properties travel in the file's name, which /proc shows for any descriptor of it.
+//! What an importer must know travels in the name of the memory's file, which /proc shows for any descriptor of it:
+//! the object's number in the books, the device, the properties. The size is the file's.
 
+use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
-use crate::codes::{CUresult, INVALID_VALUE};
+use simdevice::{FILE_NAME, me};
+
+use crate::backing::anonymous_file;
+use crate::codes::{CUresult, INVALID_DEVICE, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::devices;
+use crate::pool::{DEVICE, Location};
 use crate::vmm::{self, Handle, Memory, Properties};
 
-/// Notes that other processes may hold `memory` from now on.
-pub fn exported(memory: &mut Memory) {
-    if memory.shared.is_none() {
-        memory.shared = number_of(&memory.file);
-    }
+/// A file for new physical memory, and its number in the books.
+pub fn new_file(size: u64, properties: &Properties, device: Option<usize>) -> Option<(OwnedFd, u64)> {
+    let number = me().new_object();
+    let Properties { kind, handle_types, location, .. } = properties;
+    let on = device.map_or_else(|| "host".to_owned(), |device| device.to_string());
+    let name = format!("{FILE_NAME}{number}:{on}:{kind}:{handle_types}:{}:{}", location.kind, location.id);
+    Some((anonymous_file(&CString::new(name).ok()?, size)?, number))
 }
 
-/// Takes in what `file` stands for.
+/// A descriptor of `memory` for somebody else; other processes may hold it from now on.
+pub fn export(memory: &mut Memory) -> Result<OwnedFd, CUresult> {
+    let copy = memory.file.try_clone().map_err(|_| OUT_OF_MEMORY)?;
+    if let Some(device) = memory.device
+        && !memory.shared
+    {
+        memory.shared = me().share(memory.number, device, memory.size);
+        if !memory.shared {
+            return Err(OUT_OF_MEMORY);
+        }
+    }
+    Ok(copy)
+}
+
+/// Takes in what `file` stands for; memory that this process has already gets one reference more.
 pub fn import(file: OwnedFd) -> Result<Handle, CUresult> {
-    let number = number_of(&file).ok_or(INVALID_VALUE)?;
-    if let Some(handle) = vmm::with(|vmm| vmm.retain_file(number)) {
-        return Ok(handle);
-    }
-    let (properties, device) = describe(&file).ok_or(INVALID_VALUE)?;
-    let size = metadata(&file).ok_or(INVALID_VALUE)?.len();
-    Ok(vmm::with(|vmm| vmm.import(size, properties, device, file, number)))
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let size = fs::metadata(&link).map_err(|_| INVALID_VALUE)?.len();
+    let name = fs::read_link(&link).map_err(|_| INVALID_VALUE)?;
+    let (number, device, properties) = parse(&name.to_string_lossy()).ok_or(INVALID_VALUE)?;
+    vmm::with(|vmm| {
+        if let Some(handle) = vmm.retain_number(number) {
+            return Ok(handle);
+        }
+        let Some(device) = device else { return Ok(vmm.import(size, properties, 0, file, number, false)) };
+        let ordinal = devices::visible().iter().position(|visible| *visible == device).ok_or(INVALID_DEVICE)?;
+        let id = i32::try_from(ordinal).map_err(|_| INVALID_DEVICE)?;
+        if !me().hold_shared(number) {
+            return Err(INVALID_VALUE);
+        }
+        let properties = Properties { location: Location { kind: DEVICE, id }, ..properties };
+        Ok(vmm.import(size, properties, device, file, number, true))
+    })
 }
 
-fn link(file: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
-fn metadata(file: &OwnedFd) -> Option<fs::Metadata> {
-    fs::metadata(link(file)).ok()
-}
-
-fn number_of(file: &OwnedFd) -> Option<u64> {
-    metadata(file).map(|facts| facts.ino())
-}
-
-fn describe(_file: &OwnedFd) -> Option<(Properties, usize)> {
-    None
+/// Reads what [`new_file`] wrote.
+fn parse(name: &str) -> Option<(u64, Option<usize>, Properties)> {
+    let name = name.strip_prefix("/memfd:")?.strip_prefix(FILE_NAME)?;
+    let parts: Vec<&str> = name.trim_end_matches(" (deleted)").split(':').collect();
+    let [number, on, kind, handle_types, location, id] = parts[..] else { return None };
+    let properties = Properties {
+        kind: kind.parse().ok()?,
+        handle_types: handle_types.parse().ok()?,
+        location: Location { kind: location.parse().ok()?, id: id.parse().ok()? },
+        security: 0,
+        compression: 0,
+        rdma: 0,
+        usage: 0,
+        reserved: [0; 4],
+    };
+    Some((number.parse().ok()?, on.parse().ok(), properties))
 }

@@ -51,7 +51,7 @@ struct Block {
     owner: Option<(&'static Context, u64)>,
     /// Somebody may have written to it: its host memory is worth giving back.
     dirty: bool,
-    small: Option<Box<SmallPage>>,
+    small: Option<SmallPage>,
 }
 
 /// Shared pages of one context with room, by the class of their longest free run.
@@ -67,7 +67,7 @@ struct Region {
     spare: Vec<u32>,
     shelves: Vec<Shelf>,
     /// Emptied pages' tables, to be used again.
-    tables: Vec<Box<SmallPage>>,
+    tables: Vec<SmallPage>,
 }
 
 static HIGH: LazyLock<Option<Mutex<Region>>> = LazyLock::new(|| Arena::high().map(Region::new));
@@ -230,7 +230,7 @@ impl Region {
     }
 
     fn page(&mut self, number: u32) -> Option<&mut SmallPage> {
-        self.blocks.get_mut(to_usize(u64::from(number)))?.as_mut()?.small.as_deref_mut()
+        self.blocks.get_mut(to_usize(u64::from(number)))?.as_mut()?.small.as_mut()
     }
 
     /// Gives `block` addresses, unless its context went meanwhile.

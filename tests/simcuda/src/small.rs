@@ -38,16 +38,16 @@ pub fn class(units: u32) -> usize {
 }
 
 impl SmallPage {
-    pub fn new() -> Box<SmallPage> {
+    pub fn new() -> SmallPage {
         let units = units();
-        Box::new(SmallPage {
+        SmallPage {
             taken: vec![0; to_usize(u64::from(units.div_ceil(64)))].into_boxed_slice(),
             asked: vec![0; to_usize(u64::from(units))].into_boxed_slice(),
             live: 0,
             longest: units,
             first_free: 0,
             listed: None,
-        })
+        }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -9,8 +9,9 @@ use std::os::fd::OwnedFd;
 use parking_lot::Mutex;
 use simdevice::me;
 
-use crate::backing::{anonymous_file, map_shared, unmap};
+use crate::backing::{map_shared, unmap};
 use crate::codes::{CUresult, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::exports;
 use crate::memory::{Allocation, Source};
 use crate::pool::Location;
 use crate::units::PAGE;
@@ -38,15 +39,17 @@ pub struct Properties {
 pub struct Memory {
     pub properties: Properties,
     pub size: u64,
-    /// The machine's number of the device that pays; none for host memory and for what another process pays.
-    device: Option<usize>,
+    /// Its number in the books, for all processes.
+    pub number: u64,
+    /// The machine's number of the device that this process pays for; none for host memory and for imports.
+    pub device: Option<usize>,
     /// The machine's number of the device that holds the bytes.
     on: usize,
     pub file: OwnedFd,
     references: u64,
     mappings: u64,
-    /// Its file's number where other processes may hold it too.
-    pub shared: Option<u64>,
+    /// Whether other processes may hold it too.
+    pub shared: bool,
 }
 
 struct Mapping {
@@ -129,26 +132,33 @@ impl Vmm {
         {
             return Err(OUT_OF_MEMORY);
         }
-        let Some(file) = anonymous_file(c"simcuda-memory", size) else {
+        let Some((file, number)) = exports::new_file(size, &properties, device) else {
             if let Some(device) = device {
                 me().give_block(device, size);
             }
             return Err(OUT_OF_MEMORY);
         };
         let on = device.unwrap_or(0);
-        let memory = Memory { properties, size, device, on, file, references: 1, mappings: 0, shared: None };
+        let memory = Memory { properties, size, number, device, on, file, references: 1, mappings: 0, shared: false };
         Ok(self.add(memory))
     }
 
-    /// Takes in memory that another process made; it pays.
-    pub fn import(&mut self, size: u64, properties: Properties, on: usize, file: OwnedFd, number: u64) -> Handle {
-        let shared = Some(number);
-        self.add(Memory { properties, size, device: None, on, file, references: 1, mappings: 0, shared })
+    /// Takes in memory that another process made; that one pays.
+    pub fn import(
+        &mut self,
+        size: u64,
+        properties: Properties,
+        on: usize,
+        file: OwnedFd,
+        number: u64,
+        shared: bool,
+    ) -> Handle {
+        self.add(Memory { properties, size, number, device: None, on, file, references: 1, mappings: 0, shared })
     }
 
-    /// The handle of memory whose file has this number, if this process has it already; one reference more.
-    pub fn retain_file(&mut self, number: u64) -> Option<Handle> {
-        let (handle, memory) = self.memories.iter_mut().find(|(_, memory)| memory.shared == Some(number))?;
+    /// The handle of the memory with this number, if this process has it already; one reference more.
+    pub fn retain_number(&mut self, number: u64) -> Option<Handle> {
+        let (handle, memory) = self.memories.iter_mut().find(|(_, memory)| memory.number == number)?;
         memory.references += 1;
         Some(*handle)
     }
@@ -172,10 +182,12 @@ impl Vmm {
         if !self.memories.get(&handle).is_some_and(gone) {
             return;
         }
-        let Some(memory) = self.memories.remove(&handle) else {
-            return;
-        };
-        if let Some(device) = memory.device {
+        let Some(memory) = self.memories.remove(&handle) else { return };
+        // Closed first: what counts from here on is who else has it open.
+        drop(memory.file);
+        if memory.shared {
+            me().drop_shared(memory.number, memory.device.is_some());
+        } else if let Some(device) = memory.device {
             me().give_block(device, memory.size);
         }
     }

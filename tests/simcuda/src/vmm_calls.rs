@@ -1,6 +1,6 @@
 //! Driver functions of virtual memory management: `cuMemCreate`, `cuMemMap` and what belongs to them.
 
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::os::fd::{BorrowedFd, IntoRawFd};
 
 use crate::api::{self, In, Out, cuda_api};
 use crate::codes::{CUresult, INVALID_VALUE, NOT_SUPPORTED};
@@ -43,9 +43,7 @@ fn share(handle: Handle) -> Result<i32, CUresult> {
         if memory.properties.handle_types & FILE_DESCRIPTOR == 0 {
             return Err(INVALID_VALUE);
         }
-        let copy = memory.file.try_clone().map_err(|_| crate::codes::OUT_OF_MEMORY)?;
-        crate::exports::exported(memory);
-        Ok(copy.into_raw_fd())
+        crate::exports::export(memory).map(IntoRawFd::into_raw_fd)
     })
 }
 
@@ -158,7 +156,6 @@ cuda_api! {
             }
             // SAFETY: the caller's open descriptor, borrowed for this call.
             let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().map_err(|_| INVALID_VALUE)?;
-            debug_assert!(file.as_raw_fd() >= 0);
             crate::exports::import(file)
         };
         api::code(import().map(|handle| out.set(handle)))

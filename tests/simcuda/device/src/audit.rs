@@ -10,18 +10,16 @@ use std::time::{Duration, Instant};
 
 use crate::layout::{DEAD, LIVE, Layout, Slot};
 use crate::process::{identity_is_alive, is_alive, own_identity};
+use crate::shared;
 
 /// A living process stopped by a debugger inside a change must not stop the others for ever.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Gives back what dead processes held. Returns whether there were any.
 pub(crate) fn reap(layout: &Layout) -> bool {
-    let dead: Vec<&Slot> = layout
-        .slots
-        .iter()
-        .filter(|slot| slot.state.load(Acquire) == LIVE && !is_alive(layout, slot))
-        .collect();
-    if dead.is_empty() {
+    let dead: Vec<&Slot> =
+        layout.slots.iter().filter(|slot| slot.state.load(Acquire) == LIVE && !is_alive(layout, slot)).collect();
+    if dead.is_empty() && layout.orphans.load(Acquire) == 0 {
         return false;
     }
     exclusive(layout, || recount(layout, &dead))
@@ -29,11 +27,7 @@ pub(crate) fn reap(layout: &Layout) -> bool {
 
 /// Runs `change` while nobody else recounts, and nobody begins a change of the books.
 pub(crate) fn exclusive<R>(layout: &Layout, change: impl FnOnce() -> R) -> R {
-    while layout
-        .auditor
-        .compare_exchange(0, own_identity(), SeqCst, Relaxed)
-        .is_err()
-    {
+    while layout.auditor.compare_exchange(0, own_identity(), SeqCst, Relaxed).is_err() {
         wait(layout);
     }
     let result = change();
@@ -68,12 +62,11 @@ fn recount(layout: &Layout, dead: &[&Slot]) -> bool {
         slot.busy.store(0, Relaxed);
         slot.state.store(DEAD, Release);
     }
+    shared::recount(layout);
     for (index, device) in layout.device.iter().enumerate() {
         let held = |slot: &Slot| slot.held[index].pages.load(Relaxed);
         let all: u64 = layout.slots.iter().map(held).sum();
-        device
-            .used
-            .store(all + device.foreign.load(Relaxed), Release);
+        device.used.store(all + device.foreign.load(Relaxed), Release);
     }
     true
 }

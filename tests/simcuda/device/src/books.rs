@@ -23,9 +23,7 @@ impl Books {
         BOOKS.get_or_init(|| {
             let knobs = Knobs::get();
             let map = Map::open(knobs.state.as_deref(), knobs);
-            Books(map.unwrap_or_else(|error| {
-                panic!("simcuda: SIMCUDA_STATE {:?}: {error}", knobs.state)
-            }))
+            Books(map.unwrap_or_else(|error| panic!("simcuda: SIMCUDA_STATE {:?}: {error}", knobs.state)))
         })
     }
 
@@ -51,8 +49,7 @@ impl Books {
 
     /// As [`Books::free`], without looking for dead processes first.
     pub fn free_now(&self, device: usize) -> u64 {
-        self.total(device)
-            .saturating_sub(self.0.device[device].used.load(Acquire))
+        self.total(device).saturating_sub(self.0.device[device].used.load(Acquire))
     }
 
     /// The device's UUID.
@@ -79,8 +76,7 @@ impl Process {
     /// not that much left.
     pub fn take_pages(&self, device: usize, bytes: u64) -> bool {
         // A refusal is only true once the dead have given back.
-        self.try_take(device, bytes)
-            || (audit::reap(self.books.layout()) && self.try_take(device, bytes))
+        self.try_take(device, bytes) || (audit::reap(self.books.layout()) && self.try_take(device, bytes))
     }
 
     fn try_take(&self, device: usize, bytes: u64) -> bool {

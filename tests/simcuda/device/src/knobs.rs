@@ -109,15 +109,11 @@ impl Knobs {
     /// # Panics
     /// On a value that makes no sense: a test set-up error, said loudly.
     pub fn parse(variable: impl Fn(&str) -> Option<String>) -> Knobs {
-        let knob =
-            |name: &str| variable(&format!("SIMCUDA_{name}")).filter(|value| !value.is_empty());
-        let number =
-            |name: &str, default: u64| knob(name).map_or(default, |value| parse(name, &value));
+        let knob = |name: &str| variable(&format!("SIMCUDA_{name}")).filter(|value| !value.is_empty());
+        let number = |name: &str, default: u64| knob(name).map_or(default, |value| parse(name, &value));
         let mib = |name: &str, default: u64| number(name, default) * MIB;
         let list = |name: &str| -> Vec<String> {
-            knob(name)
-                .map(|value| value.split(',').map(str::to_owned).collect())
-                .unwrap_or_default()
+            knob(name).map(|value| value.split(',').map(str::to_owned).collect()).unwrap_or_default()
         };
         let granularity = number("GRAN", 512);
         assert!(
@@ -140,14 +136,10 @@ impl Knobs {
             pool_step: mib("POOL_STEP_MIB", 32),
             integrated: knob("INTEGRATED").is_some_and(|value| value == "1"),
             nvml: knob("NVML").map_or(Nvml::Ok, |value| nvml(&value)),
-            latency: list("LATENCY_US")
-                .iter()
-                .map(|rule| latency(rule))
-                .collect(),
+            latency: list("LATENCY_US").iter().map(|rule| latency(rule)).collect(),
             hide: list("HIDE"),
             fail: list("FAIL").iter().map(|rule| failure(rule)).collect(),
-            mps_limit: knob("MPS_LIMIT_MIB")
-                .map(|value| parse::<u64>("MPS_LIMIT_MIB", &value) * MIB),
+            mps_limit: knob("MPS_LIMIT_MIB").map(|value| parse::<u64>("MPS_LIMIT_MIB", &value) * MIB),
             trace: knob("TRACE").map(PathBuf::from),
             implementation: knob("IMPL").map(PathBuf::from),
             visible: variable("CUDA_VISIBLE_DEVICES"),
@@ -156,16 +148,11 @@ impl Knobs {
 }
 
 fn parse<T: std::str::FromStr>(name: &str, value: &str) -> T {
-    value
-        .trim()
-        .parse()
-        .unwrap_or_else(|_| panic!("SIMCUDA_{name}: {value:?} is no number"))
+    value.trim().parse().unwrap_or_else(|_| panic!("SIMCUDA_{name}: {value:?} is no number"))
 }
 
 fn devices(count: u64, totals: &[String], uuids: &[String]) -> Vec<DeviceSpec> {
-    let count = usize::try_from(count)
-        .unwrap_or(MAX_DEVICES)
-        .min(MAX_DEVICES);
+    let count = usize::try_from(count).unwrap_or(MAX_DEVICES).min(MAX_DEVICES);
     (0..count)
         .map(|index| {
             // The last total stands for all that follow.
@@ -176,9 +163,7 @@ fn devices(count: u64, totals: &[String], uuids: &[String]) -> Vec<DeviceSpec> {
                     || default_uuid(index),
                     |text| {
                         crate::visible::parse_uuid(text).unwrap_or_else(|| {
-                            panic!(
-                                "SIMCUDA_UUIDS: {text:?}: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-                            )
+                            panic!("SIMCUDA_UUIDS: {text:?}: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
                         })
                     },
                 ),
@@ -216,17 +201,12 @@ fn latency(rule: &str) -> Latency {
         Some((function, micros)) => (Some(function.to_owned()), micros),
         None => (None, rule),
     };
-    Latency {
-        function,
-        micros: parse("LATENCY_US", micros),
-    }
+    Latency { function, micros: parse("LATENCY_US", micros) }
 }
 
 fn failure(rule: &str) -> Failure {
     let parts: Vec<&str> = rule.split(':').collect();
-    let [function, nth, code] = parts[..] else {
-        panic!("SIMCUDA_FAIL: {rule:?}: function:n:code")
-    };
+    let [function, nth, code] = parts[..] else { panic!("SIMCUDA_FAIL: {rule:?}: function:n:code") };
     Failure {
         function: (function != "*").then(|| function.to_owned()),
         nth: (nth != "*").then(|| parse("FAIL", nth)),

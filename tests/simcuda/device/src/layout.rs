@@ -8,11 +8,13 @@ pub const MAX_DEVICES: usize = 16;
 pub(crate) const SLOTS: usize = 512;
 /// Distinct counter names (every driver function, and a few of our own).
 pub(crate) const COUNTERS: usize = 2048;
+/// Exported memory objects that can be alive at once.
+pub(crate) const OBJECTS: usize = 1024;
 /// Longest counter name that can be listed; longer ones are cut (they are still counted apart, by hash).
 pub(crate) const NAME_BYTES: usize = 56;
 
 /// "simcuda" and the layout's version.
-pub(crate) const MAGIC: u64 = 0x7369_6d63_7564_6101;
+pub(crate) const MAGIC: u64 = 0x7369_6d63_7564_6102;
 
 /// [`Slot::state`]: never used.
 pub(crate) const FREE: u32 = 0;
@@ -34,7 +36,12 @@ pub(crate) struct Layout {
     pub auditor: AtomicU64,
     /// Pid namespace of the creator: only from there can every process be seen.
     pub namespace: AtomicU64,
+    /// Last number given to physical memory.
+    pub object_numbers: AtomicU64,
+    /// Shared objects that no process holds, but a descriptor somewhere keeps alive.
+    pub orphans: AtomicU32,
     pub device: [Device; MAX_DEVICES],
+    pub objects: [Object; OBJECTS],
     pub names: [Name; COUNTERS],
     pub slots: [Slot; SLOTS],
 }
@@ -53,6 +60,19 @@ pub(crate) struct Device {
     pub used: AtomicU64,
     /// Highest `used` ever.
     pub peak: AtomicU64,
+}
+
+/// Physical memory that was exported ([`crate::shared`]).
+#[repr(C)]
+pub(crate) struct Object {
+    /// 0: nothing here.
+    pub number: AtomicU64,
+    pub bytes: AtomicU64,
+    pub device: AtomicU64,
+    /// Index of the slot whose pages it is counted in.
+    pub payer: AtomicU64,
+    /// A bit for each slot.
+    pub holders: [AtomicU64; SLOTS / 64],
 }
 
 /// One counter's name. The hash decides the index, so two processes that register the same name agree without a lock.

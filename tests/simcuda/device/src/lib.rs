@@ -20,6 +20,7 @@ mod knobs;
 mod layout;
 mod map;
 mod process;
+mod shared;
 mod truth;
 mod visible;
 
@@ -27,5 +28,6 @@ pub use books::Books;
 pub use knobs::{DeviceSpec, Failure, Knobs, Latency, MIB, Nvml};
 pub use layout::MAX_DEVICES;
 pub use process::{Process, me};
+pub use shared::FILE_NAME;
 pub use truth::{DeviceTruth, Held, ProcessTruth, Truth};
 pub use visible::{uuid_text, visible_devices};

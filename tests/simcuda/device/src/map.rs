@@ -30,12 +30,7 @@ impl Map {
             map.fill(knobs);
             return Ok(map);
         };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         // Two processes may start at once: the first one in fills the file.
         // SAFETY: flock(2) on a descriptor that `file` keeps open.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
@@ -82,9 +77,7 @@ impl Map {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        NonNull::new(at.cast())
-            .map(Self)
-            .ok_or_else(|| io::Error::other("mmap returned null"))
+        NonNull::new(at.cast()).map(Self).ok_or_else(|| io::Error::other("mmap returned null"))
     }
 
     fn fill(&self, knobs: &Knobs) {

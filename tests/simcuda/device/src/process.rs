@@ -48,10 +48,7 @@ fn attach() -> &'static Process {
     });
     let books = Books::global();
     let Some(slot) = claim(books.layout()) else {
-        panic!(
-            "simcuda: {} living processes share one device already",
-            crate::layout::SLOTS
-        );
+        panic!("simcuda: {} living processes share one device already", crate::layout::SLOTS);
     };
     let me: &'static Process = Box::leak(Box::new(Process { books, slot }));
     ME.store(ptr::from_ref(me).cast_mut(), Release);
@@ -65,10 +62,7 @@ unsafe extern "C" fn forget() {
 /// Takes a slot that was never used, else the one of the process that attached first among the dead.
 fn claim(layout: &'static Layout) -> Option<&'static Slot> {
     loop {
-        let fresh = layout
-            .slots
-            .iter()
-            .find(|slot| slot.state.load(Acquire) == FREE);
+        let fresh = layout.slots.iter().find(|slot| slot.state.load(Acquire) == FREE);
         let slot = match fresh {
             Some(slot) => slot,
             None => {
@@ -81,12 +75,7 @@ fn claim(layout: &'static Layout) -> Option<&'static Slot> {
             }
         };
         let state = slot.state.load(Acquire);
-        if (state != FREE && state != DEAD)
-            || slot
-                .state
-                .compare_exchange(state, CLAIMED, AcqRel, Relaxed)
-                .is_err()
-        {
+        if (state != FREE && state != DEAD) || slot.state.compare_exchange(state, CLAIMED, AcqRel, Relaxed).is_err() {
             continue;
         }
         slot.owner.store(own_identity(), Relaxed);
@@ -99,8 +88,7 @@ fn claim(layout: &'static Layout) -> Option<&'static Slot> {
         if state == DEAD {
             slot.calls.iter().for_each(|count| count.store(0, Relaxed));
         }
-        slot.sequence
-            .store(layout.sequence.fetch_add(1, Relaxed), Relaxed);
+        slot.sequence.store(layout.sequence.fetch_add(1, Relaxed), Relaxed);
         slot.state.store(LIVE, Release);
         return Some(slot);
     }
@@ -121,13 +109,11 @@ pub(crate) fn is_alive(layout: &Layout, slot: &Slot) -> bool {
     let start = owner & u64::from(u32::MAX);
     let inner = owner >> 32;
     let seen = fs::read_dir("/proc").is_ok_and(|proc| {
-        proc.flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-            .any(|pid| {
-                namespace_of(&pid.to_string()) == theirs
-                    && innermost_pid(pid) == Some(inner)
-                    && start_time(pid) == Some(start)
-            })
+        proc.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).any(|pid| {
+            namespace_of(&pid.to_string()) == theirs
+                && innermost_pid(pid) == Some(inner)
+                && start_time(pid) == Some(start)
+        })
     });
     seen || here != layout.namespace.load(Relaxed)
 }
@@ -155,10 +141,7 @@ pub(crate) fn own_identity() -> u64 {
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in field 2 may hold blanks and brackets; what follows its last bracket is regular.
-    let fields: Vec<&str> = stat
-        .get(stat.rfind(')')? + 1..)?
-        .split_ascii_whitespace()
-        .collect();
+    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
     let (state, threads) = (*fields.first()?, *fields.get(17)?);
     // A zombie leader with other threads is a process whose main thread ended: it lives on.
     if matches!(state, "Z" | "X") && threads == "1" {
@@ -170,9 +153,7 @@ fn start_time(pid: u32) -> Option<u64> {
 
 fn innermost_pid(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().last()?.parse().ok()
 }
 
@@ -193,10 +174,7 @@ pub(crate) fn namespace() -> u64 {
 fn namespace_of(pid: &str) -> u64 {
     let link = fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap_or_default();
     let text = link.to_string_lossy();
-    text.trim_start_matches("pid:[")
-        .trim_end_matches(']')
-        .parse()
-        .unwrap_or(0)
+    text.trim_start_matches("pid:[").trim_end_matches(']').parse().unwrap_or(0)
 }
 
 impl Process {

@@ -62,10 +62,7 @@ pub struct ProcessTruth {
 impl ProcessTruth {
     /// How often the process called `name` (an exported name, as `cuMemAlloc_v2`).
     pub fn calls(&self, name: &str) -> u64 {
-        self.counts
-            .iter()
-            .find(|(other, _)| other == name)
-            .map_or(0, |(_, count)| *count)
+        self.counts.iter().find(|(other, _)| other == name).map_or(0, |(_, count)| *count)
     }
 
     /// Every name that was called, with how often, by name.
@@ -81,9 +78,7 @@ impl Truth {
     /// If there is none at `path`.
     pub fn open(path: &Path) -> Truth {
         let map = Map::open_existing(path);
-        Truth(Arc::new(Books(map.unwrap_or_else(|error| {
-            panic!("{}: {error}", path.display())
-        }))))
+        Truth(Arc::new(Books(map.unwrap_or_else(|error| panic!("{}: {error}", path.display())))))
     }
 
     /// Makes the state file of a new machine, before any process uses it.
@@ -121,22 +116,15 @@ impl Truth {
     /// Every process on record, in the order in which they came.
     pub fn processes(&self) -> Vec<ProcessTruth> {
         audit::reap(self.layout());
-        let mut slots: Vec<&Slot> = self
-            .layout()
-            .slots
-            .iter()
-            .filter(|slot| slot.state.load(Acquire) >= LIVE)
-            .collect();
+        let mut slots: Vec<&Slot> =
+            self.layout().slots.iter().filter(|slot| slot.state.load(Acquire) >= LIVE).collect();
         slots.sort_by_key(|slot| slot.sequence.load(Relaxed));
         slots.into_iter().map(|slot| self.describe(slot)).collect()
     }
 
     /// The newest process with this pid.
     pub fn process(&self, pid: u32) -> Option<ProcessTruth> {
-        self.processes()
-            .into_iter()
-            .rev()
-            .find(|process| process.pid == pid)
+        self.processes().into_iter().rev().find(|process| process.pid == pid)
     }
 
     /// How often all processes together called `name`.
@@ -144,11 +132,7 @@ impl Truth {
         let Some(index) = find_counter(self.layout(), name) else {
             return 0;
         };
-        self.layout()
-            .slots
-            .iter()
-            .map(|slot| slot.calls[index].load(Relaxed))
-            .sum()
+        self.layout().slots.iter().map(|slot| slot.calls[index].load(Relaxed)).sum()
     }
 
     fn describe(&self, slot: &Slot) -> ProcessTruth {

@@ -10,9 +10,7 @@ use crate::knobs::Knobs;
 /// the bus in the order of their numbers.)
 pub fn visible_devices() -> Vec<usize> {
     let books = Books::global();
-    let uuids: Vec<[u8; 16]> = (0..books.devices())
-        .map(|device| books.uuid(device))
-        .collect();
+    let uuids: Vec<[u8; 16]> = (0..books.devices()).map(|device| books.uuid(device)).collect();
     select(Knobs::get().visible.as_deref(), &uuids)
 }
 
@@ -46,11 +44,7 @@ fn by_prefix(prefix: &str, uuids: &[[u8; 16]]) -> Option<usize> {
         return None;
     }
     let prefix = prefix.to_ascii_lowercase();
-    let mut found = (0..uuids.len()).filter(|index| {
-        uuid_text(uuids[*index])
-            .to_ascii_lowercase()
-            .starts_with(&prefix)
-    });
+    let mut found = (0..uuids.len()).filter(|index| uuid_text(uuids[*index]).to_ascii_lowercase().starts_with(&prefix));
     let first = found.next()?;
     found.next().is_none().then_some(first)
 }
@@ -59,24 +53,12 @@ fn by_prefix(prefix: &str, uuids: &[[u8; 16]]) -> Option<usize> {
 pub fn uuid_text(uuid: [u8; 16]) -> String {
     let hex: Vec<String> = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let part = |range: std::ops::Range<usize>| hex[range].concat();
-    format!(
-        "GPU-{}-{}-{}-{}-{}",
-        part(0..4),
-        part(4..6),
-        part(6..8),
-        part(8..10),
-        part(10..16)
-    )
+    format!("GPU-{}-{}-{}-{}-{}", part(0..4), part(4..6), part(6..8), part(8..10), part(10..16))
 }
 
 /// Reads what [`uuid_text`] writes.
 pub(crate) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let hex: String = text
-        .trim()
-        .strip_prefix("GPU-")?
-        .chars()
-        .filter(|c| *c != '-')
-        .collect();
+    let hex: String = text.trim().strip_prefix("GPU-")?.chars().filter(|c| *c != '-').collect();
     if hex.len() != 32 || !hex.is_ascii() {
         return None;
     }

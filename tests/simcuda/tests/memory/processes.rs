@@ -1,4 +1,4 @@
-use crate::Bench;
+use crate::{Bench, Session};
 
 #[test]
 fn two_processes_share_the_device_exactly_and_a_killed_one_gives_back() {
@@ -73,4 +73,81 @@ fn memory_opened_through_ipc_is_the_exporters_bytes_and_its_cost() {
         exporter.code("cuMemFree_v2 $a", 0);
     }
     assert_eq!(bench.mib(exporter.pid()), (0, 0));
+}
+
+/// Exports 8 MiB from `exporter` and imports it into `importer` through /proc, as handle `h` in both; the descriptor stays
+/// open in the exporter, in its slot `f`.
+fn share(exporter: &mut Session, importer: &mut Session) {
+    for (offset, value) in [(0, 1), (4, 1), (8, 1)] {
+        exporter.ask(&format!("set q {offset} 4 {value}"));
+    }
+    exporter.code("cuMemCreate &h 8M &q 0", 0);
+    let fd = exporter.value("cuMemExportToShareableHandle &f $h 1 0");
+    let path = format!("/proc/{}/fd/{fd}", exporter.pid());
+    assert_eq!(importer.ask(&format!("open f {path}")), "open 0");
+    importer.code("cuMemImportFromShareableHandle &h $f 1", 0);
+    importer.ask("close $f");
+}
+
+#[test]
+fn an_importer_pays_nothing_and_sees_the_same_bytes() {
+    let bench = Bench::new(&[]);
+    let (mut exporter, mut importer) = (bench.session(), bench.session());
+    share(&mut exporter, &mut importer);
+    for session in [&mut exporter, &mut importer] {
+        session.code("cuMemAddressReserve &v 8M 0 0 0", 0);
+        session.code("cuMemMap $v 8M 0 $h 0", 0);
+    }
+    exporter.ask("poke $v 77");
+    assert_eq!(importer.ask("peek $v"), "peek 77");
+    assert_eq!((bench.mib(exporter.pid()), bench.mib(importer.pid())), ((8, 8), (0, 0)));
+    importer.code("cuMemGetAllocationPropertiesFromHandle &q $h", 0);
+    assert_eq!(importer.ask("get q 8 4"), "get 1");
+}
+
+#[test]
+fn exported_memory_lives_while_anybody_holds_it_or_a_descriptor_of_it() {
+    let bench = Bench::new(&[]);
+    let (mut exporter, mut importer) = (bench.session(), bench.session());
+    share(&mut exporter, &mut importer);
+    exporter.code("cuMemRelease $h", 0);
+    // The exporter's blocks end with its own last reference; the device still has the bytes.
+    assert_eq!(bench.mib(exporter.pid()), (0, 8));
+    importer.code("cuMemRelease $h", 0);
+    assert_eq!(bench.sim.truth().device(0).used, 8 << 20);
+    exporter.ask("close $f");
+    assert_eq!(bench.sim.truth().device(0).used, 0);
+    assert_eq!(bench.mib(exporter.pid()), (0, 0));
+}
+
+#[test]
+fn whoever_still_holds_memory_inherits_its_cost_from_a_dead_exporter() {
+    let bench = Bench::new(&[]);
+    let (mut exporter, mut importer) = (bench.session(), bench.session());
+    share(&mut exporter, &mut importer);
+    exporter.child.kill();
+    assert_eq!(bench.sim.truth().device(0).used, 8 << 20);
+    assert_eq!(bench.mib(importer.pid()), (0, 8));
+    importer.code("cuMemRelease $h", 0);
+    assert_eq!(bench.sim.truth().device(0).used, 0);
+    assert_eq!(bench.mib(importer.pid()), (0, 0));
+}
+
+#[test]
+fn memory_imported_by_its_own_process_is_the_same_handle_once_more() {
+    let bench = Bench::new(&[]);
+    let mut session = bench.session();
+    session.ask("set q 0 4 1");
+    session.ask("set q 4 4 1");
+    session.ask("set q 8 4 1");
+    let handle = session.value("cuMemCreate &h 8M &q 0");
+    session.code("cuMemExportToShareableHandle &f $h 1 0", 0);
+    assert_eq!(session.value("cuMemImportFromShareableHandle &i $f 1"), handle);
+    session.ask("close $f");
+    session.code("cuMemRelease $h", 0);
+    assert_eq!(bench.mib(session.pid()), (8, 8));
+    session.code("cuMemRelease $h", 0);
+    assert_eq!(bench.mib(session.pid()), (0, 0));
+    session.code("cuMemImportFromShareableHandle &i 0 1", 1);
+    session.code("cuMemImportFromShareableHandle &i 999 1", 1);
 }
