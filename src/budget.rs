@@ -9,6 +9,7 @@
 mod lanes;
 #[cfg(all(test, loom))]
 mod models;
+mod settle;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -17,6 +18,7 @@ use crate::sync::{
 };
 pub use lanes::Lane;
 use lanes::Lanes;
+pub use settle::{Quiet, Working};
 
 /// The limit of a device that has none.
 pub const UNCAPPED: u64 = u64::MAX;
@@ -37,6 +39,8 @@ pub struct Cells {
 #[derive(Debug, Default)]
 struct Every {
     held: AtomicU64,
+    /// See [`settle`].
+    possible: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -45,6 +49,7 @@ struct Seldom {
     overhead: AtomicU64,
     peak: AtomicU64,
     cached: AtomicU64,
+    managed: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -70,13 +75,30 @@ pub struct Refused {
 pub struct Budget<'a> {
     cells: &'a Cells,
     limit: u64,
+    /// What a reservation may reach; less than the limit where a reading is due before it is approached.
+    bound: u64,
 }
 
 impl<'a> Budget<'a> {
     /// A budget of `limit` bytes ([`UNCAPPED`] for none) over these counters.
     #[must_use]
     pub const fn new(cells: &'a Cells, limit: u64) -> Self {
-        Self { cells, limit }
+        Self {
+            cells,
+            limit,
+            bound: limit,
+        }
+    }
+
+    /// The same budget for reservations that leave `margin` bytes to the limit.
+    #[must_use]
+    pub const fn short_of(&self, margin: u64) -> Self {
+        let bound = if self.limit == UNCAPPED {
+            UNCAPPED
+        } else {
+            self.limit.saturating_sub(margin)
+        };
+        Self { bound, ..*self }
     }
 
     /// The limit in bytes.
@@ -89,15 +111,31 @@ impl<'a> Budget<'a> {
     /// no lane of their own pass [`Lane::SHARED`].
     #[inline]
     pub fn reserve(&self, lane: Lane, bytes: u64) -> Result<Reservation<'a>, Refused> {
+        self.reserve_packed(lane, bytes, 0)
+    }
+
+    /// As [`Budget::reserve`], for a block that may take up to `risk` bytes of the device beyond its own.
+    #[inline]
+    pub fn reserve_packed(
+        &self,
+        lane: Lane,
+        bytes: u64,
+        risk: u64,
+    ) -> Result<Reservation<'a>, Refused> {
         self.cells.lanes.enter(lane);
+        if risk > 0 {
+            self.suspect(risk);
+        }
         match self.try_add(bytes) {
             Ok(after) => Ok(Reservation {
                 budget: *self,
                 lane,
                 bytes,
+                risk,
                 after,
             }),
             Err(refused) => {
+                self.unsuspect(risk);
                 self.cells.lanes.leave(lane);
                 Err(refused)
             }
@@ -113,12 +151,23 @@ impl<'a> Budget<'a> {
         &self,
         lane: Lane,
         bytes: u64,
+        settle: impl FnMut() -> bool,
+    ) -> Result<Reservation<'a>, Refused> {
+        self.reserve_packed_or_wait(lane, bytes, 0, settle)
+    }
+
+    /// As [`Budget::reserve_or_wait`], for a block that may take up to `risk` bytes of the device beyond its own.
+    pub fn reserve_packed_or_wait(
+        &self,
+        lane: Lane,
+        bytes: u64,
+        risk: u64,
         mut settle: impl FnMut() -> bool,
     ) -> Result<Reservation<'a>, Refused> {
         loop {
             // Read first: a reservation that `held` still counts can't have given back before this.
             let before = self.cells.refusals.given_back.load(Acquire);
-            let refused = match self.reserve(lane, bytes) {
+            let refused = match self.reserve_packed(lane, bytes, risk) {
                 Ok(reservation) => return Ok(reservation),
                 Err(refused) => refused,
             };
@@ -145,11 +194,11 @@ impl<'a> Budget<'a> {
         let mut held = cell.load(Acquire);
         loop {
             let overhead = self.cells.seldom.overhead.load(Relaxed);
+            let beside = overhead.saturating_add(self.cells.every.possible.load(Relaxed));
             let after = held.checked_add(bytes);
-            let Some(after) = after.filter(|a| {
-                a.checked_add(overhead)
-                    .is_some_and(|used| used <= self.limit)
-            }) else {
+            let Some(after) =
+                after.filter(|a| a.checked_add(beside).is_some_and(|used| used <= self.bound))
+            else {
                 return Err(Refused { held, overhead });
             };
             match cell.compare_exchange_weak(held, after, AcqRel, Acquire) {
@@ -162,7 +211,12 @@ impl<'a> Budget<'a> {
     /// Adds bytes that the driver has already given, even beyond the limit: what is there must be counted.
     pub fn charge(&self, bytes: u64) {
         if bytes > 0 {
-            let after = self.cells.every.held.fetch_add(bytes, AcqRel).wrapping_add(bytes);
+            let after = self
+                .cells
+                .every
+                .held
+                .fetch_add(bytes, AcqRel)
+                .wrapping_add(bytes);
             self.raise_peak(after);
         }
     }
@@ -263,6 +317,7 @@ pub struct Reservation<'a> {
     budget: Budget<'a>,
     lane: Lane,
     bytes: u64,
+    risk: u64,
     /// Held as this reservation's own compare-and-swap left it. The last to reserve of any set of blocks that exist together saw
     /// them all, so this is what the peak is taken from: held at commit may have fallen since.
     after: u64,
@@ -304,6 +359,7 @@ impl<'a> Reservation<'a> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
+        self.budget.unsuspect(self.risk);
         self.budget.give_back(self.bytes);
         self.budget.cells.lanes.leave(self.lane);
     }

@@ -48,4 +48,7 @@ pub trait Driver {
 
     /// Gives back what a pool holds and nobody uses (`cuMemPoolTrimTo` 0).
     fn trim_pool(&self, pool: usize);
+
+    /// Bytes that this process really takes from a device, by NVML; `None` where that can't be told.
+    fn footprint(&self, device: u32) -> Option<u64>;
 }

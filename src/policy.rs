@@ -5,6 +5,7 @@
 //! driver would have got as far as looking for memory; everything else is the driver's to answer ([`Failure::Forward`]).
 
 mod contexts;
+mod overhead;
 mod pools;
 mod vmm;
 
@@ -23,6 +24,20 @@ pub struct DeviceRules {
     pub limit: u64,
     /// The device's own total in bytes.
     pub total: u64,
+    /// What counts beside allocations.
+    pub overhead: OverheadRule,
+}
+
+/// What counts beside allocations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OverheadRule {
+    /// Nothing.
+    #[default]
+    None,
+    /// So many bytes, whatever is really taken.
+    Fixed(u64),
+    /// What is measured.
+    Measured,
 }
 
 /// Why an allocation did not happen.
@@ -76,6 +91,11 @@ impl<'a> Governor<'a> {
     /// Rules for the devices of this process, in the order of their ordinals; `cells` holds one budget's counters each.
     #[must_use]
     pub fn new(cells: &'a [Cells], devices: Vec<DeviceRules>) -> Self {
+        for (cells, rules) in cells.iter().zip(&devices) {
+            if let OverheadRule::Fixed(bytes) = rules.overhead {
+                Budget::new(cells, rules.limit).set_overhead(bytes);
+            }
+        }
         Governor {
             cells,
             contexts: Contexts::new(devices.len()),
@@ -103,6 +123,16 @@ impl<'a> Governor<'a> {
         ))
     }
 
+    /// A device's budget for the short way: with a measured overhead it ends where readings are due.
+    #[inline]
+    fn near_budget(&self, device: u32) -> Option<Budget<'a>> {
+        let rules = self.devices.get(usize::try_from(device).ok()?)?;
+        Some(
+            self.budget(device)?
+                .short_of(overhead::margin(rules.overhead, rules.total)),
+        )
+    }
+
     /// Memory of the current context: reserves `size` bytes, calls the driver, keeps the block in the ledger.
     ///
     /// `call` makes the driver's call and says what it gave. Where that is more than reserved and does not fit, `undo`
@@ -121,14 +151,19 @@ impl<'a> Governor<'a> {
         undo: impl FnOnce(u64),
     ) -> Result<u64, Failure> {
         let owner = self.contexts.owner(driver).map_err(|_| Failure::Forward)?;
-        let budget = self.budget(owner.device).ok_or(Failure::Forward)?;
-        let reservation = match budget.reserve(lane, size) {
+        let budget = self.near_budget(owner.device).ok_or(Failure::Forward)?;
+        let risk = if self.measures(owner.device) {
+            overhead::risk(size)
+        } else {
+            0
+        };
+        let reservation = match budget.reserve_packed(lane, size, risk) {
             Ok(reservation) => reservation,
             // The driver would ask for a current context before it looks for memory.
             Err(_) if !matches!(driver.current_context(), Ok(Some(_))) => {
                 return Err(Failure::Forward);
             }
-            Err(_) => self.reserve_hard(driver, lane, &budget, owner.device, size)?,
+            Err(_) => self.reserve_hard(driver, lane, owner.device, size, risk)?,
         };
         let granted = call().map_err(Failure::Driver)?;
         let committed = if granted.size == size {
@@ -147,6 +182,9 @@ impl<'a> Governor<'a> {
                 refused,
             )));
         }
+        if kind == Kind::Managed {
+            budget.hold_managed(granted.size);
+        }
         let block = Block {
             size: granted.size,
             kind,
@@ -156,33 +194,61 @@ impl<'a> Governor<'a> {
         Ok(granted.address)
     }
 
-    /// The long way to a reservation, once the short one has failed: trim, take the sum again, wait for what is in
-    /// flight.
+    /// The long way to a reservation, once the short one has failed: read the overhead, trim, take the sum again, wait
+    /// for what is in flight.
     #[cold]
     fn reserve_hard<D: Driver>(
         &self,
         driver: &D,
         lane: Lane,
-        budget: &Budget<'a>,
         device: u32,
         size: u64,
+        risk: u64,
     ) -> Result<Reservation<'a>, Failure> {
-        let impossible = size
-            .checked_add(budget.overhead())
-            .is_none_or(|sum| sum > budget.limit());
-        if !impossible {
+        let budget = self.budget(device).ok_or(Failure::Forward)?;
+        if self.measures(device) {
+            for _ in 0..READINGS {
+                self.read_overhead(driver, device);
+                if let Ok(reservation) = budget.reserve_packed(lane, size, risk) {
+                    return Ok(reservation);
+                }
+                if budget.possible() == 0 {
+                    break;
+                }
+            }
+        }
+        let alone = size.checked_add(budget.overhead());
+        if alone.is_some_and(|sum| sum <= budget.limit()) {
             self.trim_pools(driver, device);
+            self.read_overhead(driver, device);
         }
         budget
-            .reserve_or_wait(lane, size, patience())
-            .map_err(|refused| Failure::Denied(deny(budget, device, size, refused)))
+            .reserve_packed_or_wait(lane, size, risk, patience())
+            .map_err(|refused| Failure::Denied(deny(&budget, device, size, refused)))
     }
 
     /// A free of any kind of address: the driver's answer, with the charge ended if it is a success.
     #[inline]
-    pub fn free<D: Driver>(&self, driver: &D, address: u64, call: impl FnOnce() -> Code) -> Code {
+    pub fn free<D: Driver>(
+        &self,
+        driver: &D,
+        lane: Lane,
+        address: u64,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
         // Out of the ledger first: the address may be another thread's as soon as the driver has it back.
         let block = self.ledger.take(address);
+        let _working = block.and_then(|block| {
+            let device = if block.kind == Kind::Pool {
+                self.pools.device_of(block.owner)
+            } else {
+                self.contexts.device_of(block.owner)
+            };
+            Some(
+                self.budget(device.filter(|device| self.measures(*device))?)?
+                    .working(lane),
+            )
+        });
         let code = call();
         let Some(block) = block else { return code };
         if code.is_success() || !self.ledger.put_back(address, block) {
@@ -204,11 +270,18 @@ impl<'a> Governor<'a> {
     fn gone<D: Driver>(&self, driver: &D, block: Block) {
         if block.kind == Kind::Pool {
             self.pool_block_freed(driver, block.owner);
-        } else if let Some(budget) = self
-            .contexts
-            .device_of(block.owner)
-            .and_then(|device| self.budget(device))
+        } else if let Some(device) = self.contexts.device_of(block.owner)
+            && let Some(budget) = self.budget(device)
         {
+            if self.measures(device) {
+                if overhead::risk(block.size) > 0 {
+                    // The page may stay with its neighbours.
+                    budget.suspect(block.size);
+                }
+                if block.kind == Kind::Managed {
+                    budget.drop_managed(block.size);
+                }
+            }
             budget.release(block.size);
         }
     }
@@ -251,6 +324,9 @@ fn deny(budget: &Budget<'_>, device: u32, asked: u64, refused: Refused) -> Denia
         limit: budget.limit(),
     }
 }
+
+/// Readings before a refusal: each settles what other threads made possible meanwhile.
+const READINGS: u32 = 4;
 
 /// How long a refusal waits for reservations in flight: a short spin, then sleeps, 100 ms in all.
 fn patience() -> impl FnMut() -> bool {

@@ -78,6 +78,11 @@ impl StreamPools {
         })
     }
 
+    /// Device of a pool by its slot.
+    pub fn device_of(&self, slot: u16) -> Option<u32> {
+        self.pools.lock().get(usize::from(slot))?.device
+    }
+
     /// Pools of a device that can be asked and trimmed.
     pub fn on_device(&self, device: u32) -> Vec<PoolRef> {
         let pools = self.pools.lock();

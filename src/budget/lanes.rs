@@ -71,6 +71,12 @@ impl Lanes {
         }
     }
 
+    /// Every lane's count of returns, if nothing is in flight on any.
+    pub(super) fn idle(&self) -> Option<[u64; LANES]> {
+        let seen: [u64; LANES] = std::array::from_fn(|i| self.0[i].0.load(Acquire));
+        seen.iter().all(|word| word & DEPTH == 0).then_some(seen)
+    }
+
     /// Waits until everything that is in flight now is over, but for what is on the caller's own lane, calling `settle` before
     /// each further look. False when `settle` gave up.
     pub(super) fn wait(&self, own: Lane, mut settle: impl FnMut() -> bool) -> bool {

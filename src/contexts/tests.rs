@@ -32,6 +32,9 @@ impl Driver for Fake {
         None
     }
     fn trim_pool(&self, _: usize) {}
+    fn footprint(&self, _: u32) -> Option<u64> {
+        None
+    }
 }
 
 const NOBODY: Fake = Fake {

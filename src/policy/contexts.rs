@@ -7,8 +7,9 @@ use crate::ledger::Kind;
 
 impl Governor<'_> {
     /// A context was created by the program.
-    pub fn context_created(&self, handle: usize, device: u32) {
+    pub fn context_created<D: Driver>(&self, driver: &D, handle: usize, device: u32) {
         self.contexts.created(handle, device);
+        self.read_overhead(driver, device);
     }
 
     /// `cuCtxAttach` returned this context.
@@ -17,25 +18,41 @@ impl Governor<'_> {
     }
 
     /// `cuCtxDestroy`: the driver's answer, with the context's memory uncharged if it is a success.
-    pub fn context_destroy(&self, handle: usize, call: impl FnOnce() -> Code) -> Code {
+    pub fn context_destroy<D: Driver>(
+        &self,
+        driver: &D,
+        handle: usize,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
         let owner = self.contexts.find(handle);
+        let working = self.giving_back();
         let code = call();
         if let (true, Some(owner)) = (code.is_success(), owner) {
             self.drop_blocks(owner.device, &[owner.slot]);
             self.contexts.destroyed(owner);
+            drop(working);
+            self.read_overhead(driver, owner.device);
         }
         code
     }
 
     /// `cuCtxDetach`: as destroy, when it was the last one.
-    pub fn context_detach(&self, handle: usize, call: impl FnOnce() -> Code) -> Code {
+    pub fn context_detach<D: Driver>(
+        &self,
+        driver: &D,
+        handle: usize,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
         let owner = self.contexts.find(handle);
+        let working = self.giving_back();
         let code = call();
         if let (true, Some(owner)) = (code.is_success(), owner)
             && self.contexts.detached(handle)
         {
             self.drop_blocks(owner.device, &[owner.slot]);
             self.contexts.destroyed(owner);
+            drop(working);
+            self.read_overhead(driver, owner.device);
         }
         code
     }
@@ -46,6 +63,7 @@ impl Governor<'_> {
             .contexts
             .primary_retained(handle, device, driver.context_id(handle));
         self.forget(device, &dead);
+        self.read_overhead(driver, device);
     }
 
     /// `cuDevicePrimaryCtxRelease`: the driver's answer, with the memory uncharged if it was the last one.
@@ -76,6 +94,7 @@ impl Governor<'_> {
         call: impl FnOnce() -> Code,
     ) -> Code {
         let ending = self.contexts.primary_ending(device, all);
+        let working = self.giving_back();
         let code = call();
         if !code.is_success() {
             self.contexts.primary_lives(ending, all);
@@ -91,6 +110,10 @@ impl Governor<'_> {
         };
         let dead = self.contexts.primary_ended(ending, all, active, id);
         self.forget(device, &dead);
+        drop(working);
+        if !dead.is_empty() || !active {
+            self.read_overhead(driver, device);
+        }
         code
     }
 

@@ -50,15 +50,17 @@ impl Governor<'_> {
         undo: impl FnOnce(u64),
     ) -> Result<u64, Failure> {
         let budget = self.budget(pool.device).ok_or(Failure::Forward)?;
+        let near = self.near_budget(pool.device).ok_or(Failure::Forward)?;
         let levels = driver.pool_levels(pool.handle).ok_or(Failure::Forward)?;
         let growth = |levels: PoolLevels, exact| {
             let spare = levels.reserved.saturating_sub(levels.used);
             self.pools.growth(pool, bytes, spare, exact)
         };
-        let reservation = match budget.reserve(lane, growth(levels, false)) {
+        let reservation = match near.reserve(lane, growth(levels, false)) {
             Ok(reservation) => reservation,
             Err(_) => {
                 self.trim_pools(driver, pool.device);
+                self.read_overhead(driver, pool.device);
                 let levels = driver.pool_levels(pool.handle).ok_or(Failure::Forward)?;
                 let asked = growth(levels, true);
                 budget
@@ -92,6 +94,7 @@ impl Governor<'_> {
         // It grew past the limit all the same: undo it, and take from the pool what it no longer needs.
         self.ledger.take(address);
         self.pools.block_freed(pool.slot);
+        let _working = self.giving_back();
         undo(address);
         driver.trim_pool(pool.handle);
         let ticket = self.pools.ticket(pool);
@@ -117,6 +120,7 @@ impl Governor<'_> {
         let Some(pool) = self.pools.find(handle, None) else {
             return call();
         };
+        let _working = self.giving_back();
         // The last reading: afterwards the handle means nothing, or another pool.
         driver.trim_pool(handle);
         self.reread(driver, pool);
@@ -130,11 +134,19 @@ impl Governor<'_> {
         code
     }
 
-    /// Reads a pool's level again after a call of the program that may have changed it.
-    pub fn pool_changed<D: Driver>(&self, driver: &D, handle: usize) {
+    /// A call of the program that may take memory from a pool: the driver's answer, and the level read again.
+    pub fn pool_trim<D: Driver>(
+        &self,
+        driver: &D,
+        handle: usize,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
+        let _working = self.giving_back();
+        let code = call();
         if let Some(pool) = self.pools.find(handle, None) {
             self.reread(driver, pool);
         }
+        code
     }
 
     /// Reads the levels of all pools of a device again.
@@ -146,6 +158,7 @@ impl Governor<'_> {
 
     /// Takes from all pools of a device what they hold idle, and sums up again.
     pub(super) fn trim_pools<D: Driver>(&self, driver: &D, device: u32) {
+        let _working = self.giving_back();
         for pool in self.pools.on_device(device) {
             driver.trim_pool(pool.handle);
             self.reread(driver, pool);

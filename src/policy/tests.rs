@@ -15,6 +15,8 @@ struct Fake {
     context: Cell<Option<usize>>,
     pools: RefCell<HashMap<usize, PoolLevels>>,
     trims: Cell<u32>,
+    footprint: Cell<u64>,
+    readings: Cell<u32>,
     next: Cell<u64>,
 }
 
@@ -39,6 +41,10 @@ impl Driver for Fake {
     }
     fn pool_levels(&self, pool: usize) -> Option<PoolLevels> {
         self.pools.borrow().get(&pool).copied()
+    }
+    fn footprint(&self, _: u32) -> Option<u64> {
+        self.readings.set(self.readings.get() + 1);
+        Some(self.footprint.get())
     }
     fn trim_pool(&self, pool: usize) {
         self.trims.set(self.trims.get() + 1);
@@ -77,6 +83,7 @@ fn governor(cells: &[Cells; 1], limit: u64) -> Governor<'_> {
         vec![DeviceRules {
             limit,
             total: 1 << 40,
+            overhead: OverheadRule::None,
         }],
     )
 }
@@ -104,7 +111,7 @@ fn an_allocation_is_charged_until_it_is_freed() {
     let address = take(&governor, &driver, 10 * MIB).unwrap();
     assert_eq!(held(&governor), 10 * MIB);
     assert_eq!(
-        governor.free(&driver, address, || Code::SUCCESS),
+        governor.free(&driver, LANE, address, || Code::SUCCESS),
         Code::SUCCESS
     );
     assert_eq!(held(&governor), 0);
@@ -172,9 +179,12 @@ fn a_free_that_the_driver_refuses_leaves_the_charge() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 10 * MIB);
     let address = take(&governor, &driver, 2 * MIB).unwrap();
-    assert_eq!(governor.free(&driver, address, || Code(700)), Code(700));
+    assert_eq!(
+        governor.free(&driver, LANE, address, || Code(700)),
+        Code(700)
+    );
     assert_eq!(held(&governor), 2 * MIB);
-    governor.free(&driver, address, || Code::SUCCESS);
+    governor.free(&driver, LANE, address, || Code::SUCCESS);
     assert_eq!(held(&governor), 0);
 }
 
@@ -182,8 +192,14 @@ fn a_free_that_the_driver_refuses_leaves_the_charge() {
 fn an_unknown_pointer_is_freed_by_the_driver() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 10 * MIB);
-    assert_eq!(governor.free(&driver, 0x1234_5678, || Code(1)), Code(1));
-    assert_eq!(governor.free(&driver, 0, || Code::SUCCESS), Code::SUCCESS);
+    assert_eq!(
+        governor.free(&driver, LANE, 0x1234_5678, || Code(1)),
+        Code(1)
+    );
+    assert_eq!(
+        governor.free(&driver, LANE, 0, || Code::SUCCESS),
+        Code::SUCCESS
+    );
     assert_eq!(held(&governor), 0);
 }
 
@@ -209,15 +225,18 @@ fn what_is_larger_than_expected_and_does_not_fit_is_undone() {
 fn memory_dies_with_its_context() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 100 * MIB);
-    governor.context_created(0x10, 0);
-    governor.context_created(0x20, 0);
+    governor.context_created(&driver, 0x10, 0);
+    governor.context_created(&driver, 0x20, 0);
     take(&governor, &driver, 2 * MIB).unwrap();
     driver.context.set(Some(0x20));
     take(&governor, &driver, 4 * MIB).unwrap();
-    assert_eq!(governor.context_destroy(0x10, || Code(201)), Code(201));
+    assert_eq!(
+        governor.context_destroy(&driver, 0x10, || Code(201)),
+        Code(201)
+    );
     assert_eq!(held(&governor), 6 * MIB, "refused: nothing died");
     assert_eq!(
-        governor.context_destroy(0x10, || Code::SUCCESS),
+        governor.context_destroy(&driver, 0x10, || Code::SUCCESS),
         Code::SUCCESS
     );
     assert_eq!(held(&governor), 4 * MIB);
@@ -301,7 +320,7 @@ fn idle_pools_are_trimmed_before_anything_is_refused() {
         driver.pools.borrow_mut().get_mut(&0x99).unwrap().used -= MIB;
         Code::SUCCESS
     };
-    governor.free(&driver, address, free);
+    governor.free(&driver, LANE, address, free);
     assert_eq!(held(&governor), 32 * MIB, "the pool keeps it");
     take(&governor, &driver, 32 * MIB).unwrap();
     assert_eq!((held(&governor), driver.trims.get()), (32 * MIB, 1));
@@ -316,4 +335,116 @@ fn a_limit_of_zero_admits_nothing_and_reports_nothing() {
         Err(Failure::Denied(_))
     ));
     assert_eq!(governor.memory_info(0, 1 << 40), Some((0, 0)));
+}
+
+fn measured(cells: &[Cells; 1], limit: u64) -> Governor<'_> {
+    let rules = DeviceRules {
+        limit,
+        total: 1 << 30,
+        overhead: OverheadRule::Measured,
+    };
+    Governor::new(cells, vec![rules])
+}
+
+/// Takes a block of which the simulated device loses `lost` bytes.
+fn take_of(governor: &Governor<'_>, driver: &Fake, size: u64, lost: u64) -> Result<u64, Failure> {
+    let call = || {
+        driver.footprint.set(driver.footprint.get() + lost);
+        Ok(Granted {
+            address: driver.fresh(),
+            size,
+        })
+    };
+    governor.allocate(driver, LANE, Kind::Linear, size, call, |_| {
+        panic!("nothing to undo")
+    })
+}
+
+#[test]
+fn a_measured_overhead_counts() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    let governor = measured(&cells, 1000 * MIB);
+    driver.footprint.set(300 * MIB);
+    governor.context_created(&driver, 0x10, 0);
+    assert_eq!(
+        governor.memory_info(0, 1 << 40),
+        Some((700 * MIB, 1000 * MIB))
+    );
+    take_of(&governor, &driver, 700 * MIB, 700 * MIB).unwrap();
+    assert!(
+        matches!(take_of(&governor, &driver, 2 * MIB, 2 * MIB), Err(Failure::Denied(Denial { overhead, .. })) if overhead == 300 * MIB)
+    );
+}
+
+#[test]
+fn a_fixed_overhead_counts_whatever_is_measured() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    let rules = DeviceRules {
+        limit: 10 * MIB,
+        total: 1 << 30,
+        overhead: OverheadRule::Fixed(4 * MIB),
+    };
+    let governor = Governor::new(&cells, vec![rules]);
+    assert_eq!(governor.memory_info(0, 1 << 40), Some((6 * MIB, 10 * MIB)));
+    take_of(&governor, &driver, 6 * MIB, 6 * MIB).unwrap();
+    assert!(take_of(&governor, &driver, 512, 512).is_err());
+    assert_eq!(driver.readings.get(), 0);
+}
+
+#[test]
+fn what_launches_took_unseen_is_found_before_the_limit_is_crossed() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    let governor = measured(&cells, 1000 * MIB);
+    governor.context_created(&driver, 0x10, 0);
+    take_of(&governor, &driver, 700 * MIB, 700 * MIB).unwrap();
+    driver.footprint.set(driver.footprint.get() + 250 * MIB);
+    assert!(take_of(&governor, &driver, 100 * MIB, 100 * MIB).is_err());
+    take_of(&governor, &driver, 50 * MIB, 50 * MIB).unwrap();
+}
+
+#[test]
+fn far_from_the_limit_nothing_is_read() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    let governor = measured(&cells, 1 << 40);
+    governor.context_created(&driver, 0x10, 0);
+    let before = driver.readings.get();
+    for _ in 0..1000 {
+        take_of(&governor, &driver, MIB / 16, 0).unwrap();
+    }
+    assert_eq!(driver.readings.get(), before);
+}
+
+#[test]
+fn small_blocks_that_share_pages_are_settled_by_a_reading() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    let governor = measured(&cells, 600 * MIB);
+    governor.context_created(&driver, 0x10, 0);
+    // 64 KiB each, 32 of them in a page: 300 MiB in truth, 9600 MiB if each had a page of its own.
+    for n in 0..4800 {
+        take_of(
+            &governor,
+            &driver,
+            MIB / 16,
+            if n % 32 == 0 { 2 * MIB } else { 0 },
+        )
+        .unwrap();
+    }
+    take_of(&governor, &driver, 300 * MIB, 300 * MIB).unwrap();
+    assert!(take_of(&governor, &driver, 2 * MIB, 2 * MIB).is_err());
+    assert_eq!(driver.footprint.get(), 600 * MIB);
+}
+
+#[test]
+fn freed_small_blocks_leave_their_page_behind_until_a_reading() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    let governor = measured(&cells, 600 * MIB);
+    governor.context_created(&driver, 0x10, 0);
+    // Two blocks of 512 KiB to a page, the second freed: the page stays.
+    for _ in 0..100 {
+        take_of(&governor, &driver, MIB / 2, 2 * MIB).unwrap();
+        let second = take_of(&governor, &driver, MIB / 2, 0).unwrap();
+        governor.free(&driver, LANE, second, || Code::SUCCESS);
+    }
+    assert!(take_of(&governor, &driver, 402 * MIB, 402 * MIB).is_err());
+    take_of(&governor, &driver, 400 * MIB, 400 * MIB).unwrap();
 }

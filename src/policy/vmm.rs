@@ -21,11 +21,11 @@ impl Governor<'_> {
         sound: impl FnOnce() -> bool,
         call: impl FnOnce() -> Result<u64, Code>,
     ) -> Result<u64, Failure> {
-        let budget = self.budget(device).ok_or(Failure::Forward)?;
+        let budget = self.near_budget(device).ok_or(Failure::Forward)?;
         let reservation = match budget.reserve(lane, bytes) {
             Ok(reservation) => reservation,
             Err(_) if !sound() => return Err(Failure::Forward),
-            Err(_) => self.reserve_hard(driver, lane, &budget, device, bytes)?,
+            Err(_) => self.reserve_hard(driver, lane, device, bytes, 0)?,
         };
         let handle = call().map_err(Failure::Driver)?;
         reservation.commit();
@@ -37,6 +37,7 @@ impl Governor<'_> {
     pub fn physical_release(&self, handle: u64, call: impl FnOnce() -> Code) -> Code {
         // Forgotten first: the value may be another allocation's as soon as the driver has released it.
         let releasing = self.vmm.releasing(handle);
+        let _working = self.giving_back();
         let code = call();
         if let Some(releasing) = releasing {
             if code.is_success() {
@@ -61,6 +62,7 @@ impl Governor<'_> {
     /// `cuMemUnmap`: the driver's answer.
     pub fn physical_unmap(&self, address: u64, bytes: u64, call: impl FnOnce() -> Code) -> Code {
         let unmapping = self.vmm.unmapping(address, bytes);
+        let _working = self.giving_back();
         let code = call();
         if code.is_success() {
             self.uncharge(self.vmm.unmapped(unmapping));
