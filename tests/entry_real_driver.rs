@@ -12,12 +12,29 @@ use entry::{Yard, builds, exports, hooked, real_driver};
 
 /// CUDA versions at which signatures changed, and both ends.
 const VERSIONS: [&str; 16] = [
-    "2000", "3000", "3010", "3020", "4000", "6050", "7000", "10000", "11000", "11020", "11030", "11040", "12000", "12020", "13000",
+    "2000",
+    "3000",
+    "3010",
+    "3020",
+    "4000",
+    "6050",
+    "7000",
+    "10000",
+    "11000",
+    "11020",
+    "11030",
+    "11040",
+    "12000",
+    "12020",
+    "13000",
     "2147483647",
 ];
 
 fn base(name: &str) -> &str {
-    let name = name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name);
+    let name = name
+        .strip_suffix("_ptsz")
+        .or_else(|| name.strip_suffix("_ptds"))
+        .unwrap_or(name);
     match name.rsplit_once("_v") {
         Some((base, version)) if version.chars().all(|digit| digit.is_ascii_digit()) => base,
         _ => name,
@@ -36,7 +53,11 @@ fn questions() -> String {
     for base in bases {
         for version in VERSIONS {
             for flags in 0..4 {
-                writeln!(lines, "gpa1 {base} {version} {flags}\ngpa2 {base} {version} {flags}").expect("a string");
+                writeln!(
+                    lines,
+                    "gpa1 {base} {version} {flags}\ngpa2 {base} {version} {flags}"
+                )
+                .expect("a string");
             }
         }
     }
@@ -46,7 +67,11 @@ fn questions() -> String {
 fn answers(library: Option<&Path>, disable: bool) -> String {
     let yard = Yard::new();
     let program = yard.program("resolve", "entry_resolve.c", &[]);
-    let mut run = yard.run(&program, &[]).env("LD_LIBRARY_PATH", real_driver()).stdin(&questions()).env("GPUCAP_LIMIT", "1GiB");
+    let mut run = yard
+        .run(&program, &[])
+        .env("LD_LIBRARY_PATH", real_driver())
+        .stdin(&questions())
+        .env("GPUCAP_LIMIT", "1GiB");
     if let Some(library) = library {
         run = run.env("LD_PRELOAD", library);
     }
@@ -75,7 +100,11 @@ fn every_hooked_name_in_every_abi_is_ours_and_every_other_the_drivers() {
         for (bare, with) in bare.lines().zip(with.lines()) {
             match found(bare) {
                 Some((symbol, "libcuda.so.1")) if hooked.contains(symbol) => {
-                    assert_eq!(found(with), Some((symbol, "libgpucap.so")), "{bare} | {with}");
+                    assert_eq!(
+                        found(with),
+                        Some((symbol, "libgpucap.so")),
+                        "{bare} | {with}"
+                    );
                     seen.insert(symbol);
                 }
                 _ => assert_eq!(with, bare),
@@ -83,9 +112,17 @@ fn every_hooked_name_in_every_abi_is_ours_and_every_other_the_drivers() {
         }
         // All but what only later drivers have.
         let in_driver = exports(&real_driver().join("libcuda.so.1"));
-        let expected: BTreeSet<&str> = hooked.iter().map(String::as_str).filter(|name| in_driver.iter().any(|known| known == name)).collect();
+        let expected: BTreeSet<&str> = hooked
+            .iter()
+            .map(String::as_str)
+            .filter(|name| in_driver.iter().any(|known| known == name))
+            .collect();
         assert_eq!(seen, expected);
-        assert!(with.ends_with("call cuInit 0: 100\n"), "{}", &with[with.len() - 100..]);
+        assert!(
+            with.ends_with("call cuInit 0: 100\n"),
+            "{}",
+            &with[with.len() - 100..]
+        );
     }
 }
 
@@ -105,12 +142,18 @@ fn nvidia_smi_runs_as_without_us() {
     let program = harness::root().join("target/nvidia-535/usr/lib/nvidia/current/nvidia-smi");
     let run = |library: Option<&Path>| {
         let mut command = Command::new(&program);
-        command.env("LD_LIBRARY_PATH", real_driver()).env("GPUCAP_LIMIT", "1GiB");
+        command
+            .env("LD_LIBRARY_PATH", real_driver())
+            .env("GPUCAP_LIMIT", "1GiB");
         if let Some(library) = library {
             command.env("LD_PRELOAD", library);
         }
         let output = command.output().expect("nvidia-smi runs");
-        (output.status, String::from_utf8(output.stdout).expect("text"), String::from_utf8(output.stderr).expect("text"))
+        (
+            output.status,
+            String::from_utf8(output.stdout).expect("text"),
+            String::from_utf8(output.stderr).expect("text"),
+        )
     };
     let bare = run(None);
     assert!(bare.1.contains("NVIDIA"), "{bare:?}");
