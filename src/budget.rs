@@ -162,7 +162,12 @@ impl<'a> Budget<'a> {
     /// Adds bytes that the driver has already given, even beyond the limit: what is there must be counted.
     pub fn charge(&self, bytes: u64) {
         if bytes > 0 {
-            let after = self.cells.every.held.fetch_add(bytes, AcqRel).wrapping_add(bytes);
+            let after = self
+                .cells
+                .every
+                .held
+                .fetch_add(bytes, AcqRel)
+                .wrapping_add(bytes);
             self.raise_peak(after);
         }
     }
@@ -303,8 +308,15 @@ impl<'a> Reservation<'a> {
 }
 
 impl Drop for Reservation<'_> {
+    // By value into the cold part, so that the hot one keeps the reservation in registers.
+    #[inline]
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
-        self.budget.cells.lanes.leave(self.lane);
+        cancel(self.budget, self.lane, self.bytes);
     }
+}
+
+#[cold]
+fn cancel(budget: Budget<'_>, lane: Lane, bytes: u64) {
+    budget.give_back(bytes);
+    budget.cells.lanes.leave(lane);
 }
