@@ -50,7 +50,7 @@ impl Default for Config {
             limits: PerDevice::none(),
             limit_source: LimitSource::None,
             modes: PerDevice::none(),
-            overhead: Overhead::Uncounted,
+            overhead: Overhead::Auto,
             report: Report::Cap,
             on_error: OnError::Closed,
             log: Level::Warn,

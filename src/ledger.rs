@@ -91,8 +91,9 @@ const KIND_AT: u32 = 16;
 const UNIT_AT: u32 = 20;
 const COUNT_AT: u32 = 22;
 const COUNT_BITS: u32 = VALUE_BITS - COUNT_AT;
-/// What the count counts. The last is not a unit: the count is a number in [`Odd`].
+/// What the count counts, by unit. The first does for every block below 512 GiB.
 const UNITS: [u64; 3] = [SMALL_STEP, LARGE_STEP, 1];
+/// The last unit: the count is a number in [`Odd`].
 const ODD: u64 = 3;
 
 impl Ledger {
@@ -167,24 +168,30 @@ impl Ledger {
     #[inline]
     fn pack(&self, block: Block) -> u64 {
         let rest = u64::from(block.owner) | (block.kind as u64) << KIND_AT;
-        for (unit, bytes) in (0u64..).zip(UNITS) {
-            let count = block.size / bytes;
-            if block.size.is_multiple_of(bytes) && count >> COUNT_BITS == 0 {
-                return count << COUNT_AT | unit << UNIT_AT | rest;
-            }
-        }
-        self.keep_odd(block.size) << COUNT_AT | ODD << UNIT_AT | rest
+        let size = match count(block.size, UNITS[0]) {
+            Some(count) => count << COUNT_AT,
+            None => self.pack_unusual(block.size),
+        };
+        size | rest
+    }
+
+    #[cold]
+    fn pack_unusual(&self, size: u64) -> u64 {
+        let fits = (0u64..)
+            .zip(UNITS)
+            .find_map(|(unit, bytes)| Some((unit, count(size, bytes)?)));
+        let (unit, count) = fits.unwrap_or_else(|| (ODD, self.keep_odd(size)));
+        count << COUNT_AT | unit << UNIT_AT
     }
 
     /// The block of a word; `gone` when the word was removed, so that nothing of it stays.
     #[inline]
     fn unpack(&self, value: u64, gone: bool) -> Option<Block> {
         let (count, unit) = (value >> COUNT_AT, value >> UNIT_AT & 3);
-        let size = match unit {
-            ODD => self.odd_size(count, gone)?,
-            0 => count * UNITS[0],
-            1 => count * UNITS[1],
-            _ => count * UNITS[2],
+        let size = if unit == 0 {
+            count * UNITS[0]
+        } else {
+            self.unpack_unusual(count, unit, gone)?
         };
         let owner = (value & 0xffff) as u16;
         Some(Block {
@@ -195,6 +202,14 @@ impl Ledger {
     }
 
     #[cold]
+    fn unpack_unusual(&self, count: u64, unit: u64, gone: bool) -> Option<u64> {
+        match unit {
+            1 => Some(count * UNITS[1]),
+            2 => Some(count * UNITS[2]),
+            _ => self.odd_size(count, gone),
+        }
+    }
+
     fn keep_odd(&self, size: u64) -> u64 {
         let mut odd = self.odd.lock();
         let number = odd.next;
@@ -204,7 +219,6 @@ impl Ledger {
         number
     }
 
-    #[cold]
     fn odd_size(&self, number: u64, gone: bool) -> Option<u64> {
         let mut odd = self.odd.lock();
         if gone {
@@ -213,4 +227,11 @@ impl Ledger {
             odd.sizes.get(&number).copied()
         }
     }
+}
+
+/// A size in units, if it is a whole number of them that fits.
+#[inline]
+fn count(size: u64, unit: u64) -> Option<u64> {
+    let count = size / unit;
+    (size.is_multiple_of(unit) && count >> COUNT_BITS == 0).then_some(count)
 }

@@ -1,9 +1,9 @@
 //! Device address → value, lock-free: what the driver's live blocks are found by.
 //!
 //! A radix tree over the address: bits 47..35 choose a region, 34..21 a 2 MiB page in it, 20..15 a 32 KiB group of the page, 14..9
-//! one of the group's 64 places. Pages and groups have a cell of their own for their first block and a few for the next ones, any
-//! of which can hold any of their addresses: large blocks need nothing below their page, and groups and places exist only where
-//! blocks crowd. A block stays in its cell until it is taken by one compare-and-swap, so of any number of takers exactly one wins.
+//! one of the group's 64 places. Pages and groups have a cell of their own for any of their blocks and eight more that an address
+//! is hashed to: large blocks need nothing below their page, and groups and places exist only where blocks crowd. A block stays in
+//! its cell until it is taken by one compare-and-swap, so of any number of takers exactly one wins.
 //!
 //! Nodes are never freed: an emptied group serves the next blocks at its addresses, and drivers hand out an address again
 //! before they move on. Addresses from 2^48 on and those off the 512-byte grid go to a locked map beside the tree.
@@ -52,25 +52,32 @@ impl PageMap {
         };
         let page = tree::page_or_new(self.root.get_or_init(tree::filled), address);
         // No other block can come into a page that this one covers for certain, so its cell needs no compare-and-swap.
-        if address.is_multiple_of(PAGE)
-            && size >= 2 * PAGE
-            && page.own.load(Acquire) == 0
-            && page.is_leaf()
-        {
-            page.own.store(word, Release);
-            return None;
+        let covered = address.is_multiple_of(PAGE) && size >= 2 * PAGE;
+        let mut free = None;
+        let old = tree::find(page, address, |cell, alone| {
+            let now = cell.load(Acquire);
+            if now == 0 && free.is_none() {
+                free = Some((cell, alone || covered));
+            }
+            if holds(now, address) {
+                replace(cell, now, word)
+            } else {
+                None
+            }
+        });
+        match (old, free) {
+            (Some(_), _) => old,
+            // Only a thread that just now put back what it had taken before the address came round could be here too.
+            (None, Some((cell, true))) => {
+                cell.store(word, Release);
+                None
+            }
+            (None, Some((cell, false))) if claim(cell, word) => None,
+            (None, _) => {
+                let place = tree::offer(page, address, |cell| claim(cell, word))?;
+                Some(place.swap(word, AcqRel) >> STEP_BITS).filter(|&old| old != 0)
+            }
         }
-        if let Some(old) = tree::find(page, address, |cell| replace(cell, word)) {
-            return Some(old);
-        }
-        // Likewise a place is for one address. It is occupied only if a thread just now put back what it had taken before the
-        // address came round.
-        let place = tree::offer(page, address, |cell| claim(cell, word))?;
-        if place.load(Acquire) == 0 {
-            place.store(word, Release);
-            return None;
-        }
-        Some(place.swap(word, AcqRel) >> STEP_BITS).filter(|&old| old != 0)
     }
 
     /// Puts a value back that [`PageMap::take`] gave. False if the address has another one by now, which stays.
@@ -79,7 +86,7 @@ impl PageMap {
             return self.stray.put_back(address, value);
         };
         let page = tree::page_or_new(self.root.get_or_init(tree::filled), address);
-        tree::find(page, address, |cell| look(cell, address)).is_none()
+        tree::find(page, address, |cell, _| look(cell, address)).is_none()
             && tree::offer(page, address, |cell| claim(cell, word))
                 .is_none_or(|place| claim(place, word))
     }
@@ -91,9 +98,11 @@ impl PageMap {
         if !in_tree(address) {
             return self.stray.get(address);
         }
-        tree::find(tree::page(self.root.get()?, address)?, address, |cell| {
-            look(cell, address)
-        })
+        tree::find(
+            tree::page(self.root.get()?, address)?,
+            address,
+            |cell, _| look(cell, address),
+        )
     }
 
     /// Removes the value at exactly this address. Of several takers one gets it.
@@ -102,16 +111,20 @@ impl PageMap {
         if !in_tree(address) {
             return self.stray.take(address);
         }
-        tree::find(tree::page(self.root.get()?, address)?, address, |cell| {
-            let mut now = cell.load(Acquire);
-            while holds(now, address) {
-                match cell.compare_exchange_weak(now, 0, AcqRel, Acquire) {
-                    Ok(_) => return Some(now >> STEP_BITS),
-                    Err(changed) => now = changed,
+        tree::find(
+            tree::page(self.root.get()?, address)?,
+            address,
+            |cell, _| {
+                let mut now = cell.load(Acquire);
+                while holds(now, address) {
+                    match cell.compare_exchange_weak(now, 0, AcqRel, Acquire) {
+                        Ok(_) => return Some(now >> STEP_BITS),
+                        Err(changed) => now = changed,
+                    }
                 }
-            }
-            None
-        })
+                None
+            },
+        )
     }
 
     /// Calls `each` with every address and value; those that come or go meanwhile may be missed or seen.
@@ -185,17 +198,12 @@ fn look(cell: &AtomicU64, address: u64) -> Option<u64> {
     holds(now, address).then_some(now >> STEP_BITS)
 }
 
-/// Replaces a word for the same address.
-#[inline]
-fn replace(cell: &AtomicU64, word: u64) -> Option<u64> {
-    let mut now = cell.load(Acquire);
-    while now != 0 && (now ^ word) & ((1 << STEP_BITS) - 1) == 0 {
-        match cell.compare_exchange(now, word, AcqRel, Acquire) {
-            Ok(_) => return Some(now >> STEP_BITS),
-            Err(changed) => now = changed,
-        }
-    }
-    None
+/// Replaces a word that a cell held for the same address; `None` if that one was purged meanwhile.
+#[cold]
+fn replace(cell: &AtomicU64, old: u64, word: u64) -> Option<u64> {
+    cell.compare_exchange(old, word, AcqRel, Acquire)
+        .ok()
+        .map(|old| old >> STEP_BITS)
 }
 
 /// Puts a word in a cell that is free.

@@ -16,6 +16,11 @@ pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
 #[cfg(loom)]
 impl<T> Mutex<T> {
+    /// An unlocked mutex.
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
     /// Locks; a poisoned lock is a test that has failed already.
     pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
         self.0

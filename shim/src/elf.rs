@@ -7,6 +7,11 @@
 use core::ffi::{CStr, c_char};
 use core::mem::size_of;
 
+mod records;
+
+use records::{HashHeader, Segment};
+pub use records::{Relocation, Symbol};
+
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
@@ -25,55 +30,6 @@ const DT_JMPREL: usize = 23;
 const DT_RELACOUNT: usize = 0x6fff_fff9;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
-
-/// The fields of `Elf64_Phdr`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Segment {
-    kind: u32,
-    flags: u32,
-    offset: usize,
-    vaddr: usize,
-    paddr: usize,
-    filesz: usize,
-    memsz: usize,
-    align: usize,
-}
-
-/// `Elf64_Sym`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: usize,
-    size: usize,
-}
-
-/// `Elf64_Rela`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Relocation {
-    /// Where, relative to the object's load address.
-    pub offset: usize,
-    info: usize,
-    /// Added to the symbol's value.
-    pub addend: isize,
-}
-
-impl Relocation {
-    /// `R_X86_64_*`.
-    pub fn kind(&self) -> usize {
-        self.info & 0xffff_ffff
-    }
-
-    /// Index into the symbol table.
-    pub fn symbol(&self) -> usize {
-        self.info >> 32
-    }
-}
 
 /// One mapped object.
 #[derive(Clone, Copy)]
@@ -111,7 +67,12 @@ impl Object {
     /// # Safety
     /// `segments` points to `count` program headers of an object that stays mapped while the result is used; `name` is
     /// null or a C string that lives as long.
-    pub unsafe fn from_segments(base: usize, segments: usize, count: usize, name: *const c_char) -> Option<Object> {
+    pub unsafe fn from_segments(
+        base: usize,
+        segments: usize,
+        count: usize,
+        name: *const c_char,
+    ) -> Option<Object> {
         let mut object = Object {
             base,
             start: usize::MAX,
@@ -169,7 +130,12 @@ impl Object {
         }
         let at = |offset: usize, size: usize| -> Option<usize> {
             let bytes = header.get(offset..offset + size)?;
-            Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | usize::from(*byte)))
+            Some(
+                bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |value, byte| value << 8 | usize::from(*byte)),
+            )
         };
         let (offset, count) = (at(32, 8)?, at(56, 2)?);
         if offset == 0 || offset + count * size_of::<Segment>() > 4096 {
@@ -181,7 +147,9 @@ impl Object {
 
     fn read_dynamic(&mut self) {
         for index in 0.. {
-            let Some([tag, value]) = self.read::<[usize; 2]>(self.dynamic + index * 16) else { break };
+            let Some([tag, value]) = self.read::<[usize; 2]>(self.dynamic + index * 16) else {
+                break;
+            };
             match tag {
                 0 => break,
                 DT_STRTAB => self.strings = self.address(value),
@@ -203,7 +171,11 @@ impl Object {
 
     /// The loader relocates these entries in place for most objects, but not for the vdso.
     fn address(&self, value: usize) -> usize {
-        if value < self.start { self.base.wrapping_add(value) } else { value }
+        if value < self.start {
+            self.base.wrapping_add(value)
+        } else {
+            value
+        }
     }
 
     /// Whether `address` lies in this object.
@@ -263,7 +235,10 @@ impl Object {
         if self.symbols == 0 {
             return None;
         }
-        self.read(self.symbols.checked_add(index.checked_mul(size_of::<Symbol>())?)?)
+        self.read(
+            self.symbols
+                .checked_add(index.checked_mul(size_of::<Symbol>())?)?,
+        )
     }
 
     /// The name of an entry.
@@ -281,13 +256,20 @@ impl Object {
         if buckets == 0 || words == 0 {
             return None;
         }
-        Some(HashHeader { buckets, first, words, shift })
+        Some(HashHeader {
+            buckets,
+            first,
+            words,
+            shift,
+        })
     }
 
     /// Index of the symbol that this object defines under `name`, by its `DT_GNU_HASH` table.
     pub fn index_of(&self, name: &CStr) -> Option<usize> {
         let header = self.hash_header()?;
-        let hash = name.to_bytes().iter().fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
+        let hash = name.to_bytes().iter().fold(5381_u32, |hash, byte| {
+            hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
+        });
         let wide = usize::try_from(hash).ok()?;
         let bloom = self.hash + 16;
         let word = self.read::<usize>(bloom + (wide / 64 % header.words) * 8)?;
@@ -297,7 +279,8 @@ impl Object {
         }
         let buckets = bloom + header.words * 8;
         let chains = buckets + header.buckets * 4;
-        let mut index = usize::try_from(self.read::<u32>(buckets + wide % header.buckets * 4)?).ok()?;
+        let mut index =
+            usize::try_from(self.read::<u32>(buckets + wide % header.buckets * 4)?).ok()?;
         if index < header.first {
             return None;
         }
@@ -332,45 +315,37 @@ impl Object {
     pub fn relocations(&self) -> impl Iterator<Item = Relocation> + '_ {
         let all = [(self.relocations, self.relative), (self.jumps, 0)];
         all.into_iter().flat_map(move |((at, size), skip)| {
-            let count = if at == 0 { 0 } else { size / size_of::<Relocation>() };
+            let count = if at == 0 {
+                0
+            } else {
+                size / size_of::<Relocation>()
+            };
             (skip..count).map_while(move |index| self.read(at + index * size_of::<Relocation>()))
         })
     }
 
     /// The last relocation that the loader works on.
     pub fn last_relocation(&self) -> Option<Relocation> {
-        let (at, size) = if self.jumps.0 != 0 && self.jumps.1 != 0 { self.jumps } else { self.relocations };
+        let (at, size) = if self.jumps.0 != 0 && self.jumps.1 != 0 {
+            self.jumps
+        } else {
+            self.relocations
+        };
         let count = size / size_of::<Relocation>();
-        if at == 0 || count == 0 { None } else { self.read(at + (count - 1) * size_of::<Relocation>()) }
+        if at == 0 || count == 0 {
+            None
+        } else {
+            self.read(at + (count - 1) * size_of::<Relocation>())
+        }
     }
 
     /// The word that a relocation fills; `None` outside the writable segments.
     pub fn slot(&self, relocation: &Relocation) -> Option<(usize, usize)> {
         let at = self.base.wrapping_add(relocation.offset);
         let (start, end) = self.writable;
-        if at < start || at.checked_add(8)? > end || at % 8 != 0 {
+        if at < start || at.checked_add(8)? > end || !at.is_multiple_of(8) {
             return None;
         }
         Some((at, self.read(at)?))
     }
-}
-
-impl Symbol {
-    /// Whether a look-up by name ends here. As in the loader, an undefined symbol with a value counts: it is the PLT entry
-    /// that stands for the function in a program that is not position-independent.
-    pub fn is_defined(&self) -> bool {
-        self.value != 0
-    }
-
-    /// Whether the object leaves this symbol to others.
-    pub fn is_undefined(&self) -> bool {
-        self.section == 0
-    }
-}
-
-struct HashHeader {
-    buckets: usize,
-    first: usize,
-    words: usize,
-    shift: u32,
 }

@@ -4,18 +4,23 @@
 //! arguments, so that one body serves every variant with the same signature (plain, `_ptsz`). A new hook is a line
 //! here, a line in `exports.txt` and a test.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::AtomicPtr;
 
 use gpucap_core::code::Code;
 
 use crate::entry;
-use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemPoolProps, CUstream, MemHandle, Pool};
+use crate::ffi::{
+    CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemPoolProps, CUstream, MemHandle,
+    Pool,
+};
+use crate::hooks::module::Module;
 
 pub mod context;
 pub mod info;
 pub mod init;
 pub mod linear;
+pub mod module;
 pub mod stream_ordered;
 pub mod vmm;
 
@@ -28,7 +33,7 @@ pub enum Role {
     Alloc,
     /// Gives device memory back, or changes who refers to it.
     Free,
-    /// Creates, holds or ends a context.
+    /// Creates, holds or ends a context, or what lives in one without being allocated.
     Context,
     /// Reports memory.
     Info,
@@ -129,6 +134,16 @@ hooks! {
     Context cuDevicePrimaryCtxReset(device: CUdevice) => context::primary_reset;
     Context cuDevicePrimaryCtxReset_v2(device: CUdevice) => context::primary_reset;
 
+    Context cuModuleLoad(module: *mut Module, file: *const c_char) => module::load;
+    Context cuModuleLoadData(module: *mut Module, image: *const c_void) => module::load_data;
+    Context cuModuleLoadDataEx(module: *mut Module, image: *const c_void, count: c_uint, options: *mut c_int, values: *mut *mut c_void) => module::load_data_ex;
+    Context cuModuleLoadFatBinary(module: *mut Module, image: *const c_void) => module::load_data;
+    Context cuModuleUnload(module: Module) => module::unload;
+    Context cuLibraryLoadData(library: *mut Module, code: *const c_void, jit: *mut c_int, jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int, values: *mut *mut c_void, count: c_uint) => module::library_load;
+    Context cuLibraryLoadFromFile(library: *mut Module, file: *const c_void, jit: *mut c_int, jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int, values: *mut *mut c_void, count: c_uint) => module::library_load;
+    Context cuLibraryUnload(library: Module) => module::unload;
+    Context cuCtxSetLimit(limit: c_int, value: usize) => module::set_limit;
+
     Alloc   cuMemAllocAsync(dptr: *mut CUdeviceptr, bytes: usize, stream: CUstream) => stream_ordered::alloc;
     Alloc   cuMemAllocAsync_ptsz(dptr: *mut CUdeviceptr, bytes: usize, stream: CUstream) => stream_ordered::alloc_ptsz;
     Alloc   cuMemAllocFromPoolAsync(dptr: *mut CUdeviceptr, bytes: usize, pool: Pool, stream: CUstream) => stream_ordered::alloc_from_pool;
@@ -147,7 +162,8 @@ hooks! {
 }
 
 /// The driver's own functions behind the hooks; null until the driver is known, or where it lacks the name.
-pub static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
+pub static REAL: [AtomicPtr<c_void>; COUNT] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
 
 #[cfg(test)]
 mod tests {
@@ -155,12 +171,17 @@ mod tests {
 
     fn listed() -> Vec<&'static str> {
         let lines = include_str!("../exports.txt").lines();
-        lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+        lines
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .collect()
     }
 
     #[test]
     fn the_table_and_the_golden_list_name_the_same_functions() {
-        let mut table: Vec<&str> = HOOKS.iter().map(|hook| hook.name.to_str().unwrap()).collect();
+        let mut table: Vec<&str> = HOOKS
+            .iter()
+            .map(|hook| hook.name.to_str().unwrap())
+            .collect();
         table.extend(["dlsym", "dlvsym"]);
         table.sort_unstable();
         let mut golden = listed();

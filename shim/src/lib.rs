@@ -25,6 +25,7 @@ mod hooks;
 mod images;
 mod lane;
 mod log;
+mod nvml;
 mod others;
 mod phase;
 mod real;
@@ -43,4 +44,5 @@ fn at_load() {
 
 extern "C" fn forked() {
     state::forget();
+    nvml::forget();
 }

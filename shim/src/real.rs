@@ -3,14 +3,15 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::CString;
 
 use gpucap_core::code::Code;
 use gpucap_core::driver::{Driver, PoolLevels};
 
-use crate::driver;
 use crate::ffi::{
     CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, MemHandle, Pool,
 };
+use crate::{driver, nvml};
 
 /// One function of the driver, looked up at its first use and kept.
 pub struct Function {
@@ -19,7 +20,8 @@ pub struct Function {
 }
 
 impl Function {
-    const fn new(name: &'static CStr) -> Self {
+    /// The function of that name; not looked up yet.
+    pub const fn new(name: &'static CStr) -> Self {
         Function {
             name,
             address: AtomicPtr::new(core::ptr::null_mut()),
@@ -27,7 +29,7 @@ impl Function {
     }
 
     /// Its address; null where the driver lacks it.
-    fn get(&self) -> *mut c_void {
+    pub fn get(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {
             return known;
@@ -45,7 +47,7 @@ macro_rules! functions {
         /// # Safety
         /// Pointers are valid for what the driver writes (CUDA driver manual).
         pub unsafe fn $rust($($arg: $ty),*) -> Code {
-            static FUNCTION: Function = Function::new(
+            static FUNCTION: $crate::real::Function = $crate::real::Function::new(
                 match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => name,
                     Err(_) => panic!("a function name holds a NUL"),
@@ -61,6 +63,8 @@ macro_rules! functions {
         }
     )*};
 }
+
+pub(crate) use functions;
 
 functions! {
     /// Number of devices.
@@ -146,6 +150,21 @@ pub fn devices() -> Option<Vec<Device>> {
 }
 
 fn uuid(device: CUdevice) -> String {
+    raw_uuid(device).map_or_else(String::new, |bytes| spelt("GPU-", bytes))
+}
+
+/// The spellings by which NVML may know a device: as a GPU, or as a MIG instance.
+pub fn uuids(device: u32) -> Vec<CString> {
+    let bytes = CUdevice::try_from(device).ok().and_then(raw_uuid);
+    let spellings = bytes.map(|bytes| ["GPU-", "MIG-"].map(|kind| spelt(kind, bytes)));
+    spellings
+        .into_iter()
+        .flatten()
+        .filter_map(|text| CString::new(text).ok())
+        .collect()
+}
+
+fn raw_uuid(device: CUdevice) -> Option<[u8; 16]> {
     let mut bytes = [0_u8; 16];
     // SAFETY: `bytes` is valid for a CUuuid (16 bytes).
     let mut code = unsafe { device_uuid_v2(&raw mut bytes, device) };
@@ -153,12 +172,13 @@ fn uuid(device: CUdevice) -> String {
         // SAFETY: as above.
         code = unsafe { device_uuid(&raw mut bytes, device) };
     }
-    if !code.is_success() {
-        return String::new();
-    }
+    code.is_success().then_some(bytes)
+}
+
+fn spelt(kind: &str, bytes: [u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(
-        "GPU-{}-{}-{}-{}-{}",
+        "{kind}{}-{}-{}-{}-{}",
         &hex[..8],
         &hex[8..12],
         &hex[12..16],
@@ -242,6 +262,10 @@ impl Driver for Real {
         .ok()
         .ok()?;
         Some(levels)
+    }
+
+    fn footprint(&self, device: u32) -> Option<u64> {
+        nvml::footprint(device)
     }
 
     fn trim_pool(&self, pool: usize) {

@@ -3,9 +3,10 @@
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use gpucap_core::limit::format_bytes;
-use gpucap_core::policy::Denial;
+use gpucap_core::policy::{Denial, OverheadRule};
 
 use crate::log::{self, Level};
+use crate::nvml;
 use crate::state::{self, State};
 
 /// Seconds between two lines about refusals.
@@ -21,9 +22,29 @@ pub fn first_context(state: &State, device: u32) {
     if let (Some(rules), Some(how)) = (state.governor.devices().get(at), state.how.get(at)) {
         let limit = limit_text(rules.limit);
         let total = format_bytes(rules.total);
+        let overhead = overhead_text(state, rules.overhead, device);
         log::info(format_args!(
-            "device {device}: limit {limit} ({how}), device total {total}, only allocations count (overhead 0)"
+            "device {device}: limit {limit} ({how}), device total {total}, {overhead}"
         ));
+    }
+}
+
+/// What counts beside allocations, and how that is known.
+fn overhead_text(state: &State, rule: OverheadRule, device: u32) -> String {
+    match rule {
+        OverheadRule::None => "only allocations count (overhead 0)".to_owned(),
+        OverheadRule::Fixed(bytes) => format!("overhead set to {}", format_bytes(bytes)),
+        OverheadRule::Measured if nvml::can_measure(device) => {
+            let overhead = state
+                .governor
+                .budget(device)
+                .map_or(0, |budget| budget.overhead());
+            format!("overhead {} measured by NVML", format_bytes(overhead))
+        }
+        OverheadRule::Measured => {
+            "overhead can't be measured (NVML does not show this process): only allocations count"
+                .to_owned()
+        }
     }
 }
 

@@ -8,9 +8,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::ffi::CString;
 
 use gpucap_core::budget::{Cells, UNCAPPED};
-use gpucap_core::config::{Config, OnError, Report, log_path};
+use gpucap_core::config::{Config, OnError, Overhead, Report, log_path};
 use gpucap_core::device_key::DeviceId;
-use gpucap_core::policy::{DeviceRules, Governor};
+use gpucap_core::policy::{DeviceRules, Governor, OverheadRule};
 use once_cell::race::OnceBox;
 
 use crate::real::{self, Real};
@@ -131,6 +131,11 @@ fn make() -> Option<&'static State> {
     let rules = resolved.iter().zip(&ids).map(|(r, d)| DeviceRules {
         limit: r.limit.unwrap_or(UNCAPPED),
         total: d.total,
+        overhead: match config.overhead {
+            Overhead::Uncounted => OverheadRule::None,
+            Overhead::Fixed(bytes) => OverheadRule::Fixed(bytes),
+            Overhead::Auto => OverheadRule::Measured,
+        },
     });
     let cells: &'static [Cells] = Box::leak(ids.iter().map(|_| Cells::default()).collect());
     let state = Box::new(State {

@@ -7,7 +7,7 @@
 
 use crate::sync::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// Lanes of one device: all but the last belong to one thread each.
+/// Lanes of one device, a power of two: all but the last belong to one thread each.
 #[cfg(not(loom))]
 pub(super) const LANES: usize = 32;
 #[cfg(loom)]
@@ -49,10 +49,15 @@ struct Word(AtomicU64);
 pub(super) struct Lanes([Word; LANES]);
 
 impl Lanes {
+    #[inline]
+    fn word(&self, lane: Lane) -> &AtomicU64 {
+        &self.0[lane.0 & (LANES - 1)].0
+    }
+
     /// Before the compare-and-swap of a reservation: whoever sees its bytes sees it in flight, or its outcome.
     #[inline]
     pub(super) fn enter(&self, lane: Lane) {
-        let word = &self.0[lane.0].0;
+        let word = self.word(lane);
         if lane == Lane::SHARED {
             word.fetch_add(ONE, Relaxed);
         } else {
@@ -63,7 +68,7 @@ impl Lanes {
     /// After the outcome is visible in the counters.
     #[inline]
     pub(super) fn leave(&self, lane: Lane) {
-        let word = &self.0[lane.0].0;
+        let word = self.word(lane);
         if lane == Lane::SHARED {
             let _ = word.fetch_update(Release, Relaxed, |now| Some(left(now)));
         } else {

@@ -2,17 +2,12 @@
 //!
 //! What brings one moves its words in the table from `later` to `values` and takes its line out here.
 
-use super::{Config, FreePolicy, Mode, Overhead, Stats};
+use super::{Config, FreePolicy, Mode, Stats};
 
 /// Refuses what the variable `name` has just set, where that is for later.
 pub(super) fn check(name: &str, config: &Config) -> Result<(), String> {
     let value = match name {
         "GPUCAP_MODE" => later_mode(config),
-        "GPUCAP_OVERHEAD" => match config.overhead {
-            Overhead::Uncounted => None,
-            Overhead::Auto => Some("auto".into()),
-            Overhead::Fixed(_) => Some("a fixed size".into()),
-        },
         "GPUCAP_GROUP" => config.group.as_ref().map(|_| "a group".into()),
         "GPUCAP_FREE" => (config.free == FreePolicy::Lazy).then(|| "lazy".into()),
         "GPUCAP_STATS" => (config.stats != Stats::Off).then(|| "a directory".into()),

@@ -68,10 +68,10 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "GPUCAP_OVERHEAD",
-        values: "`0`",
-        later: "`auto`, a size",
-        default: "`0`",
-        doc: "Memory of the process that no allocation call accounts for, such as its context. `0`: only allocations count.",
+        values: "`auto`, `0`, or a size as `600MiB`",
+        later: "",
+        default: "`auto`",
+        doc: "Memory of the process that no allocation call accounts for, such as its context and its modules. `auto`: it is measured and counted. `0`: only allocations count. A size: so much is counted, whatever is really taken.",
         flag: Some("overhead"),
         reader: Reader::Ascii(|text, config| {
             config.overhead = overhead(text)?;

@@ -18,9 +18,9 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overhead {
     /// It is measured and counted.
+    #[default]
     Auto,
     /// Only allocations count.
-    #[default]
     Uncounted,
     /// It is taken to be so many bytes.
     Fixed(u64),

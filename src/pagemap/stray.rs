@@ -27,6 +27,7 @@ impl Stray {
         self.count.load(Acquire) == 0
     }
 
+    #[cold]
     pub(super) fn insert(&self, address: u64, value: u64) -> Option<u64> {
         let mut shard = self.shard(address).lock();
         let old = shard.insert(address, value);
@@ -46,6 +47,7 @@ impl Stray {
         true
     }
 
+    #[cold]
     pub(super) fn get(&self, address: u64) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -53,6 +55,7 @@ impl Stray {
         self.shard(address).lock().get(&address).copied()
     }
 
+    #[cold]
     pub(super) fn take(&self, address: u64) -> Option<u64> {
         self.take_if(address, |_| true)
     }

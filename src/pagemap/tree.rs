@@ -9,7 +9,7 @@ mod size {
     pub(super) const PAGES: usize = 1 << 14;
     pub(super) const GROUPS: usize = 1 << 6;
     pub(super) const PLACES: usize = 1 << 6;
-    pub(super) const FEW: usize = 7;
+    pub(super) const FEW: usize = 8;
 }
 /// Few cells, because loom tracks each; its models use addresses that do not meet.
 #[cfg(loom)]
@@ -28,10 +28,10 @@ pub(super) type Root = [OnceBox<Region>; REGIONS];
 /// 256 KiB for every 32 GiB of address space in use.
 pub(super) type Region = [Page; PAGES];
 
-/// A page and, from its ninth block on, its groups: 1 KiB.
+/// A page and, where its blocks crowd, its groups: 1 KiB.
 pub(super) type Page = Node<[Group; GROUPS]>;
 
-/// A group and, from its ninth block on, its places: 512 bytes.
+/// A group and, where its blocks crowd, its places: 512 bytes.
 pub(super) type Group = Node<[AtomicU64; PLACES]>;
 
 /// A stretch of addresses with room for one block, and for more once there are more.
@@ -40,18 +40,10 @@ pub(super) struct Node<Kids> {
     more: OnceBox<More<Kids>>,
 }
 
-/// Room for a few blocks anywhere in the stretch, and then for one block at each address. One cache line.
+/// Room for a few blocks, each address in the one cell that [`fold`] gives it, and then a place for each address.
 struct More<Kids> {
     few: [AtomicU64; FEW],
     kids: OnceBox<Kids>,
-}
-
-impl<Kids> Node<Kids> {
-    /// Whether its own cell is all there is.
-    #[inline]
-    pub(super) fn is_leaf(&self) -> bool {
-        self.more.get().is_none()
-    }
 }
 
 impl<Kids> Default for Node<Kids> {
@@ -79,6 +71,14 @@ fn child(address: u64, shift: u32, n: usize) -> usize {
     (address >> shift) as usize & (n - 1)
 }
 
+/// Which of a node's few cells an address may be in: no two of up to eight blocks that lie a power of two apart, as blocks of one
+/// size do, meet in one.
+#[inline]
+fn fold(address: u64) -> usize {
+    let step = address >> 9;
+    child(step ^ step >> 3 ^ step >> 6 ^ step >> 9, 0, FEW)
+}
+
 /// A node's default cells, built on the heap.
 pub(super) fn filled<T: Default, const N: usize>() -> Box<[T; N]> {
     let all: Box<[T]> = (0..N).map(|_| T::default()).collect();
@@ -98,36 +98,36 @@ pub(super) fn page_or_new(root: &Root, address: u64) -> &Page {
     &root[child(address, 35, REGIONS)].get_or_init(filled)[child(address, 21, PAGES)]
 }
 
-/// Asks every cell that could hold an address, until one answers. What a cell holds stays there, so the order is free: first the
-/// one that large blocks are in, then the one that crowds are in.
+/// Asks every cell there is that could hold an address, until one answers, and tells whether no other address can use the cell.
+/// What a cell holds stays there, so the order is free: the one that large blocks are in, the one that crowds are in, the rest.
 #[inline]
-pub(super) fn find<R>(
-    page: &Page,
+pub(super) fn find<'a, R>(
+    page: &'a Page,
     address: u64,
-    mut ask: impl FnMut(&AtomicU64) -> Option<R>,
+    mut ask: impl FnMut(&'a AtomicU64, bool) -> Option<R>,
 ) -> Option<R> {
-    ask(&page.own).or_else(|| {
-        let more = page.more.get()?;
-        more.kids
-            .get()
-            .and_then(|groups| {
-                find_in_group(&groups[child(address, 15, GROUPS)], address, &mut ask)
-            })
-            .or_else(|| more.few.iter().find_map(&mut ask))
-    })
-}
-
-#[inline]
-fn find_in_group<R>(
-    group: &Group,
-    address: u64,
-    ask: &mut impl FnMut(&AtomicU64) -> Option<R>,
-) -> Option<R> {
-    let more = group.more.get();
-    more.and_then(|more| more.kids.get())
-        .and_then(|places| ask(&places[child(address, 9, PLACES)]))
-        .or_else(|| ask(&group.own))
-        .or_else(|| more?.few.iter().find_map(ask))
+    if let found @ Some(_) = ask(&page.own, false) {
+        return found;
+    }
+    let more = page.more.get()?;
+    if let Some(groups) = more.kids.get() {
+        let group = &groups[child(address, 15, GROUPS)];
+        let more = group.more.get();
+        if let Some(places) = more.and_then(|more| more.kids.get())
+            && let found @ Some(_) = ask(&places[child(address, 9, PLACES)], true)
+        {
+            return found;
+        }
+        if let found @ Some(_) = ask(&group.own, false) {
+            return found;
+        }
+        if let Some(more) = more
+            && let found @ Some(_) = ask(&more.few[fold(address)], false)
+        {
+            return found;
+        }
+    }
+    ask(&more.few[fold(address)], false)
 }
 
 /// Offers an address the cells it may be put in, on the way down, until one is `claimed`; makes nodes as needed. What is left, if
@@ -138,14 +138,19 @@ pub(super) fn offer(
     address: u64,
     mut claimed: impl FnMut(&AtomicU64) -> bool,
 ) -> Option<&AtomicU64> {
-    let groups = offer_node(page, filled, &mut claimed)?;
-    let places = offer_node(&groups[child(address, 15, GROUPS)], filled, &mut claimed)?;
+    let groups = offer_node(page, address, filled, &mut claimed)?;
+    let places = offer_node(
+        &groups[child(address, 15, GROUPS)],
+        address,
+        filled,
+        &mut claimed,
+    )?;
     Some(&places[child(address, 9, PLACES)])
 }
 
-#[inline]
 fn offer_node<'a, Kids>(
     node: &'a Node<Kids>,
+    address: u64,
     new: impl FnOnce() -> Box<Kids>,
     claimed: &mut impl FnMut(&AtomicU64) -> bool,
 ) -> Option<&'a Kids> {
@@ -153,7 +158,7 @@ fn offer_node<'a, Kids>(
         return None;
     }
     let more = node.more.get_or_init(More::boxed);
-    if more.few.iter().any(claimed) {
+    if claimed(&more.few[fold(address)]) {
         return None;
     }
     Some(more.kids.get_or_init(new))

@@ -36,7 +36,7 @@ pub(super) fn risk(size: u64) -> u64 {
 impl Governor<'_> {
     /// Whether a device's overhead is measured.
     #[inline]
-    pub(super) fn measures(&self, device: u32) -> bool {
+    pub fn measures(&self, device: u32) -> bool {
         let rules = usize::try_from(device)
             .ok()
             .and_then(|at| self.devices.get(at));

@@ -69,7 +69,8 @@ static word value(const char *text) {
 
 static void *driver(void) {
     static void *handle;
-    if (!handle) handle = dlopen(library, RTLD_NOW);
+    int scope = strcmp(via, "default") ? RTLD_LOCAL : RTLD_GLOBAL;
+    if (!handle) handle = dlopen(library, RTLD_NOW | scope);
     return handle;
 }
 

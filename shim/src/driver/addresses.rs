@@ -44,3 +44,20 @@ pub fn hook_at(address: usize) -> Option<usize> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_leads_to_its_first_hook_and_unknown_ones_to_none() {
+        for index in 0..COUNT {
+            note(0x7f12_3456_0000 + 16 * index, index);
+            note(0x7f12_3456_0000 + 16 * index, index + 1);
+        }
+        for index in 0..COUNT {
+            assert_eq!(hook_at(0x7f12_3456_0000 + 16 * index), Some(index));
+            assert_eq!(hook_at(0x7f12_3456_0008 + 16 * index), None);
+        }
+    }
+}

@@ -24,11 +24,17 @@ pub fn at_load() {
     let mut linked = false;
     images::for_each(|_, object| {
         linked |= Class::of(object).is_some();
-        if linked { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if linked {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     if let Some(object) = ours().filter(|_| !linked) {
         ANY_HIDDEN.store(true, Ordering::Release);
-        HOOKS.iter().for_each(|hook| set_in(&object, hook.name, HIDDEN));
+        HOOKS
+            .iter()
+            .for_each(|hook| set_in(&object, hook.name, HIDDEN));
     }
 }
 
@@ -51,7 +57,9 @@ fn set(name: &CStr, value: u16) {
 }
 
 fn set_in(object: &Object, name: &CStr, value: u16) {
-    let Some(index) = object.index_of(name) else { return };
+    let Some(index) = object.index_of(name) else {
+        return;
+    };
     let at = object.versions + 2 * index;
     if object.versions == 0 || !object.contains(at) || !make_writable(at) {
         return;

@@ -85,7 +85,10 @@ pub fn answer(question: &Question) -> Answer {
 /// Whether the caller is what our hook will call: a driver, or an interposer between us and the driver.
 pub fn is_behind_us(caller: Option<&Loaded>, index: usize) -> bool {
     caller.is_some_and(|caller| {
-        Class::of(&caller.object).is_some() || caller.object.contains(REAL[index].load(Ordering::Acquire) as usize)
+        Class::of(&caller.object).is_some()
+            || caller
+                .object
+                .contains(REAL[index].load(Ordering::Acquire) as usize)
     })
 }
 
@@ -93,7 +96,9 @@ pub fn is_behind_us(caller: Option<&Loaded>, index: usize) -> bool {
 fn in_place_of(question: &Question, index: usize, address: usize) -> usize {
     let hook = HOOKS[index].addr as usize;
     let class = Class::of_name(question.name);
-    let Some(image) = images::owner(address) else { return address };
+    let Some(image) = images::owner(address) else {
+        return address;
+    };
     if Class::of(&image.object) == Some(class) {
         return of_copy(&image, class, hook, address);
     }
@@ -104,10 +109,16 @@ fn in_place_of(question: &Question, index: usize, address: usize) -> usize {
         if let Some(asked) = asked.filter(|asked| Class::of(&asked.object) == Some(class)) {
             return of_copy(&asked, class, hook, address);
         }
-        let behind_us = image.object.contains(REAL[index].load(Ordering::Acquire) as usize);
+        let behind_us = image
+            .object
+            .contains(REAL[index].load(Ordering::Acquire) as usize);
         return if behind_us { hook } else { address };
     }
-    if driver::present(class) { hook } else { address }
+    if driver::present(class) {
+        hook
+    } else {
+        address
+    }
 }
 
 fn of_copy(image: &Loaded, class: Class, hook: usize, address: usize) -> usize {

@@ -65,7 +65,9 @@ fn default(question: &Question, caller: Option<&Loaded>) -> Found {
     if Definers::of(question.name).before_us(0) {
         return Found::Natural;
     }
-    after_us(question).or_else(|| own_scope(question, caller)).map_or(Found::Nowhere, Found::At)
+    after_us(question)
+        .or_else(|| own_scope(question, caller))
+        .map_or(Found::Nowhere, Found::At)
 }
 
 /// What is found in the program's scope after us.
@@ -88,7 +90,9 @@ fn next(question: &Question, caller: Option<&Loaded>, position: usize) -> Found 
         }
         return after_us(question).map_or(Found::Nowhere, Found::At);
     }
-    let Some(after) = definers.first_after(position) else { return Found::Natural };
+    let Some(after) = definers.first_after(position) else {
+        return Found::Natural;
+    };
     // What comes later in load order counts if the caller can see it.
     if after_us(question).is_some() || own_scope(question, caller).is_some() {
         Found::At(after)
@@ -122,7 +126,11 @@ impl Definers {
     const MOST: usize = 16;
 
     fn of(name: &CStr) -> Definers {
-        let mut definers = Definers { ours: usize::MAX, found: [(0, 0); Definers::MOST], count: 0 };
+        let mut definers = Definers {
+            ours: usize::MAX,
+            found: [(0, 0); Definers::MOST],
+            count: 0,
+        };
         images::for_each(|position, object| {
             if images::is_ours(object) {
                 definers.ours = position;
@@ -143,10 +151,15 @@ impl Definers {
 
     /// Whether one stands in front of us, from a position on.
     fn before_us(&self, from: usize) -> bool {
-        self.all().iter().any(|(position, _)| (from..self.ours).contains(position))
+        self.all()
+            .iter()
+            .any(|(position, _)| (from..self.ours).contains(position))
     }
 
     fn first_after(&self, position: usize) -> Option<usize> {
-        self.all().iter().find(|(at, _)| *at > position).map(|(_, address)| *address)
+        self.all()
+            .iter()
+            .find(|(at, _)| *at > position)
+            .map(|(_, address)| *address)
     }
 }

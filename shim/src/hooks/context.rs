@@ -5,8 +5,8 @@ use core::ffi::{c_int, c_void};
 use gpucap_core::code::Code;
 
 use crate::ffi::{CUcontext, CUdevice};
-use crate::report;
 use crate::state::{self, DRIVER, State};
+use crate::{nvml, report};
 
 /// `cuCtxCreate` and `cuCtxCreate_v2`.
 ///
@@ -58,12 +58,24 @@ pub unsafe fn create_v4(
 }
 
 fn created(pctx: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> Code) -> Code {
+    let before = before(device);
     let code = call();
     if let Some((state, context, device)) = new_context(code, pctx, device) {
-        state.governor.context_created(context, device);
+        nvml::after_context(device, before);
+        state.governor.context_created(&DRIVER, context, device);
         report::first_context(state, device);
     }
     code
+}
+
+/// The processes that NVML sees before a context is created, where that is needed to find out which of them we are.
+fn before(device: CUdevice) -> Option<Vec<u32>> {
+    let (state, device) = known(device)?;
+    if state.governor.measures(device) {
+        nvml::before_context(device)
+    } else {
+        None
+    }
 }
 
 /// The context that a successful call has written, and its device.
@@ -88,7 +100,7 @@ pub unsafe fn destroy(real: unsafe extern "C" fn(CUcontext) -> Code, ctx: CUcont
     // SAFETY: the program's own argument.
     let call = || unsafe { real(ctx) };
     match state::get() {
-        Some(state) => state.governor.context_destroy(ctx, call),
+        Some(state) => state.governor.context_destroy(&DRIVER, ctx, call),
         None => call(),
     }
 }
@@ -119,7 +131,7 @@ pub unsafe fn detach(real: unsafe extern "C" fn(CUcontext) -> Code, ctx: CUconte
     // SAFETY: the program's own argument.
     let call = || unsafe { real(ctx) };
     match state::get() {
-        Some(state) => state.governor.context_detach(ctx, call),
+        Some(state) => state.governor.context_detach(&DRIVER, ctx, call),
         None => call(),
     }
 }
@@ -133,9 +145,11 @@ pub unsafe fn primary_retain(
     pctx: *mut CUcontext,
     device: CUdevice,
 ) -> Code {
+    let before = before(device);
     // SAFETY: the program's own arguments.
     let code = unsafe { real(pctx, device) };
     if let Some((state, context, device)) = new_context(code, pctx, device) {
+        nvml::after_context(device, before);
         state.governor.primary_retained(&DRIVER, context, device);
         report::first_context(state, device);
     }

@@ -270,7 +270,7 @@ pub unsafe fn free(real: unsafe extern "C" fn(CUdeviceptr) -> Code, dptr: CUdevi
     // SAFETY: the program's own argument.
     let call = || unsafe { real(dptr) };
     match state::get() {
-        Some(state) => state.governor.free(&DRIVER, dptr, call),
+        Some(state) => state.governor.free(&DRIVER, lane::mine(), dptr, call),
         None => call(),
     }
 }
@@ -283,7 +283,9 @@ pub unsafe fn free_v1(real: unsafe extern "C" fn(u32) -> Code, dptr: u32) -> Cod
     // SAFETY: the program's own argument.
     let call = || unsafe { real(dptr) };
     match state::get() {
-        Some(state) => state.governor.free(&DRIVER, u64::from(dptr), call),
+        Some(state) => state
+            .governor
+            .free(&DRIVER, lane::mine(), u64::from(dptr), call),
         None => call(),
     }
 }

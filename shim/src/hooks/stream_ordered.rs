@@ -245,7 +245,7 @@ unsafe fn freed(
         return call();
     }
     match state::get() {
-        Some(state) => state.governor.free(&DRIVER, dptr, call),
+        Some(state) => state.governor.free(&DRIVER, lane::mine(), dptr, call),
         None => call(),
     }
 }
@@ -295,9 +295,9 @@ pub unsafe fn pool_trim(
     keep: usize,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    let code = unsafe { real(pool, keep) };
-    if let (true, Some(state)) = (code.is_success(), state::get()) {
-        state.governor.pool_changed(&DRIVER, pool);
+    let call = || unsafe { real(pool, keep) };
+    match state::get() {
+        Some(state) => state.governor.pool_trim(&DRIVER, pool, call),
+        None => call(),
     }
-    code
 }

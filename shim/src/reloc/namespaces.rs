@@ -29,7 +29,11 @@ pub fn for_each(handle: *mut LinkMap, mut visit: impl FnMut(&Object, Namespace))
     });
 }
 
-fn others(record: *mut DebugRecord, handle: *mut LinkMap, visit: &mut impl FnMut(&Object, Namespace)) {
+fn others(
+    record: *mut DebugRecord,
+    handle: *mut LinkMap,
+    visit: &mut impl FnMut(&Object, Namespace),
+) {
     if record.is_null() {
         return;
     }
@@ -37,8 +41,16 @@ fn others(record: *mut DebugRecord, handle: *mut LinkMap, visit: &mut impl FnMut
     // dl_iterate_phdr holds the loader's lock.
     let program = unsafe { &*record };
     let mut seen_handle = handle.is_null();
-    let mut next = if program.version >= 2 { program.more } else { core::ptr::null_mut() };
-    let given = if seen_handle { core::ptr::null_mut() } else { first_of(handle) };
+    let mut next = if program.version >= 2 {
+        program.more
+    } else {
+        core::ptr::null_mut()
+    };
+    let given = if seen_handle {
+        core::ptr::null_mut()
+    } else {
+        first_of(handle)
+    };
     seen_handle |= given == program.map;
     // glibc has at most 16 namespaces.
     for _ in 0..16 {
@@ -81,7 +93,7 @@ fn each(first: *mut LinkMap, visit: &mut impl FnMut(&Object, Namespace)) {
 /// The object of a link map, by the file header at its load address.
 fn object_of(map: &LinkMap) -> Option<Object> {
     const PAGE: usize = 4096;
-    if map.base == 0 || map.base % PAGE != 0 {
+    if map.base == 0 || !map.base.is_multiple_of(PAGE) {
         return None;
     }
     let mut resident = 0_u8;

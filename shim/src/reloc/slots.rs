@@ -48,7 +48,11 @@ impl Drivers {
     pub fn add(&mut self, object: &Object, namespace: Namespace) {
         if let Some(class) = Class::of(object) {
             if let Some(free) = self.found.iter_mut().find(|place| place.is_none()) {
-                *free = Some(Driver { object: *object, class, namespace });
+                *free = Some(Driver {
+                    object: *object,
+                    class,
+                    namespace,
+                });
             }
         } else if matches!(object.called(), b"libc.so.6" | b"libdl.so.2")
             && object.defines(c"dlsym")
@@ -70,25 +74,41 @@ impl Drivers {
 
     /// Whether a copy is loaded that is not the process's driver.
     pub fn any_second(&self) -> bool {
-        let second = |driver: &Driver| driver::standing(&driver.object, driver.class) == Some(Copy::Second);
+        let second =
+            |driver: &Driver| driver::standing(&driver.object, driver.class) == Some(Copy::Second);
         self.found.iter().flatten().any(second)
     }
 
     fn at(&self, address: usize) -> Option<Driver> {
-        self.found.iter().flatten().find(|driver| driver.object.contains(address)).copied()
+        self.found
+            .iter()
+            .flatten()
+            .find(|driver| driver.object.contains(address))
+            .copied()
     }
 
     fn of(&self, namespace: Namespace, class: Class) -> Option<Driver> {
-        self.found.iter().flatten().find(|driver| driver.class == class && driver.namespace == namespace).copied()
+        self.found
+            .iter()
+            .flatten()
+            .find(|driver| driver.class == class && driver.namespace == namespace)
+            .copied()
     }
 
     /// libc's function in a namespace; libdl's before glibc 2.34.
     fn libc_function(&self, namespace: Namespace, name: &CStr) -> Option<usize> {
-        self.libc.iter().flatten().filter(|(_, of)| *of == namespace).find_map(|(object, _)| object.lookup(name))
+        self.libc
+            .iter()
+            .flatten()
+            .filter(|(_, of)| *of == namespace)
+            .find_map(|(object, _)| object.lookup(name))
     }
 
     fn libc_has(&self, name: &CStr, address: usize) -> bool {
-        self.libc.iter().flatten().any(|(object, _)| object.lookup(name) == Some(address))
+        self.libc
+            .iter()
+            .flatten()
+            .any(|(object, _)| object.lookup(name) == Some(address))
     }
 }
 
@@ -109,7 +129,9 @@ struct Slot {
 
 /// All references of an object.
 fn slots(object: &Object) -> impl Iterator<Item = Slot> + '_ {
-    object.relocations().filter_map(move |relocation| slot(object, &relocation))
+    object
+        .relocations()
+        .filter_map(move |relocation| slot(object, &relocation))
 }
 
 fn slot(object: &Object, relocation: &Relocation) -> Option<Slot> {
@@ -128,7 +150,12 @@ fn slot(object: &Object, relocation: &Relocation) -> Option<Slot> {
     let (address, value) = object.slot(relocation)?;
     // A PLT slot that was not called yet leads back into the object's own PLT.
     let lazy = kind == R_X86_64_JUMP_SLOT && object.contains(value);
-    Some(Slot { wanted, address, value, lazy })
+    Some(Slot {
+        wanted,
+        address,
+        value,
+        lazy,
+    })
 }
 
 fn wanted(name: &CStr) -> Option<Wanted> {
@@ -146,13 +173,20 @@ fn wanted(name: &CStr) -> Option<Wanted> {
 /// The first driver that an object is bound to past us.
 pub fn first_bound(object: &Object, namespace: Namespace, drivers: &Drivers) -> Option<Driver> {
     slots(object).find_map(|slot| match slot.wanted {
-        Wanted::Hook(index) => drivers.at(slot.value).or_else(|| lazily_bound(&slot, index, namespace, drivers)),
+        Wanted::Hook(index) => drivers
+            .at(slot.value)
+            .or_else(|| lazily_bound(&slot, index, namespace, drivers)),
         Wanted::Symbol | Wanted::Versioned => None,
     })
 }
 
 /// The driver that a slot of another namespace will lead to.
-fn lazily_bound(slot: &Slot, index: usize, namespace: Namespace, drivers: &Drivers) -> Option<Driver> {
+fn lazily_bound(
+    slot: &Slot,
+    index: usize,
+    namespace: Namespace,
+    drivers: &Drivers,
+) -> Option<Driver> {
     if !slot.lazy || namespace == Namespace::Program {
         return None;
     }
@@ -194,7 +228,10 @@ fn target(slot: &Slot, namespace: Namespace, drivers: &Drivers) -> Option<usize>
     match slot.wanted {
         Wanted::Hook(index) => {
             let name = HOOKS[index].name;
-            if let Some(driver) = drivers.at(slot.value).or_else(|| lazily_bound(slot, index, namespace, drivers)) {
+            if let Some(driver) = drivers
+                .at(slot.value)
+                .or_else(|| lazily_bound(slot, index, namespace, drivers))
+            {
                 return hook_for(&driver, index, drivers);
             }
             let ours = slot.lazy && namespace == Namespace::Program && !is_defined_before_us(name);
@@ -219,12 +256,21 @@ fn hook_for(driver: &Driver, index: usize, drivers: &Drivers) -> Option<usize> {
 fn look_up(slot: &Slot, namespace: Namespace, drivers: &Drivers) -> Option<usize> {
     let versioned = matches!(slot.wanted, Wanted::Versioned);
     let name = if versioned { c"dlvsym" } else { c"dlsym" };
-    let in_front_of = |target| if versioned { next::in_front_of_versioned(target) } else { next::in_front_of_symbol(target) };
+    let in_front_of = |target| {
+        if versioned {
+            next::in_front_of_versioned(target)
+        } else {
+            next::in_front_of_symbol(target)
+        }
+    };
     match namespace {
         Namespace::Other(_) if slot.lazy => in_front_of(drivers.libc_function(namespace, name)?),
         Namespace::Program if slot.lazy => {
-            let (own, behind) =
-                if versioned { (next::own_versioned(), next::versioned(0)) } else { (next::own_symbol(), next::symbol(0)) };
+            let (own, behind) = if versioned {
+                (next::own_versioned(), next::versioned(0))
+            } else {
+                (next::own_symbol(), next::symbol(0))
+            };
             if drivers.libc_has(name, behind) && !is_defined_before_us(name) {
                 return Some(own);
             }
@@ -243,7 +289,11 @@ fn is_defined_before_us(name: &CStr) -> bool {
     let mut found = false;
     images::for_each(|_, object| {
         found |= !images::is_ours(object) && object.defines(name);
-        if found || images::is_ours(object) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if found || images::is_ours(object) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     found
 }

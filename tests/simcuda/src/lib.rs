@@ -26,6 +26,7 @@ mod graph_exec;
 mod graph_query;
 mod graphmem;
 mod graphs;
+mod green;
 mod heap;
 #[cfg(test)]
 mod heap_test;
@@ -38,6 +39,7 @@ mod launch;
 mod libraries;
 mod local_storage;
 mod lookup;
+mod managed;
 mod memory;
 mod memsets;
 mod modules;

@@ -140,3 +140,21 @@ fn the_first_abi_answers_in_32_bits() {
     session.code("cuMemFree_v2 $a", 0);
     assert_eq!(bench.mib(session.pid()), (0, 0));
 }
+
+#[test]
+fn managed_memory_takes_advice_and_prefetches_without_moving() {
+    let bench = Bench::new(&[]);
+    let mut session = bench.session();
+    session.code("cuMemAllocManaged &m 4M 1", 0);
+    session.code("cuMemAlloc_v2 &a 4M", 0);
+    session.code("cuMemAdvise $m 4M 3 0", 0);
+    session.code("cuMemAdvise $a 4M 3 0", 1);
+    session.code("cuMemPrefetchAsync $m 4M -1 0", 0);
+    session.code("cuMemPrefetchAsync $m 5M 0 0", 1);
+    session.code("cuMemPrefetchAsync $m 4M 9 0", 101);
+    // A location is passed by value: type 1 (device) and id 0 in one word.
+    session.code("cuMemPrefetchAsync_v2_ptsz $m 4M 1 0 0", 0);
+    session.code("cuMemRangeGetAttribute &x 4 2 $m 4M", 0);
+    assert_eq!(session.ask("get x 0 4"), "get 4294967294");
+    assert_eq!(bench.mib(session.pid()), (8, 8));
+}
