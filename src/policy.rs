@@ -12,7 +12,7 @@ use crate::budget::{Budget, Cells, Lane, Refused, Reservation};
 use crate::code::Code;
 use crate::contexts::Contexts;
 use crate::driver::Driver;
-use crate::ledger::{Block, Kind, Ledger};
+use crate::ledger::{Block, Kind, LARGE_STEP, Ledger};
 use crate::stream_pools::StreamPools;
 use crate::vmm::Vmm;
 
@@ -23,6 +23,16 @@ pub struct DeviceRules {
     pub limit: u64,
     /// The device's own total in bytes.
     pub total: u64,
+}
+
+impl DeviceRules {
+    /// What charges are compared with: the limit. Where that is all of the device, up to the end of the driver's block that
+    /// the device ends in: blocks are multiples of 2 MiB, which a device's total need not be, and whether the last one fits
+    /// is then the driver's to say.
+    fn ceiling(&self) -> u64 {
+        let end = self.total.checked_next_multiple_of(LARGE_STEP).unwrap_or(u64::MAX);
+        if self.limit < self.total { self.limit } else { self.limit.max(end) }
+    }
 }
 
 /// Why an allocation did not happen.
@@ -66,6 +76,8 @@ pub struct Granted {
 pub struct Governor<'a> {
     cells: &'a [Cells],
     devices: Vec<DeviceRules>,
+    /// Of each device; see [`DeviceRules::ceiling`].
+    ceilings: Vec<u64>,
     contexts: Contexts,
     ledger: Ledger,
     vmm: Vmm,
@@ -79,6 +91,7 @@ impl<'a> Governor<'a> {
         Governor {
             cells,
             contexts: Contexts::new(devices.len()),
+            ceilings: devices.iter().map(DeviceRules::ceiling).collect(),
             devices,
             ledger: Ledger::new(),
             vmm: Vmm::default(),
@@ -97,10 +110,7 @@ impl<'a> Governor<'a> {
     #[must_use]
     pub fn budget(&self, device: u32) -> Option<Budget<'a>> {
         let at = usize::try_from(device).ok()?;
-        Some(Budget::new(
-            self.cells.get(at)?,
-            self.devices.get(at)?.limit,
-        ))
+        Some(Budget::new(self.cells.get(at)?, *self.ceilings.get(at)?))
     }
 
     /// Memory of the current context: reserves `size` bytes, calls the driver, keeps the block in the ledger.
@@ -203,7 +213,7 @@ impl<'a> Governor<'a> {
     #[inline]
     fn gone<D: Driver>(&self, driver: &D, block: Block) {
         if block.kind == Kind::Pool {
-            self.pool_block_freed(driver, block.owner);
+            self.pool_block_freed(driver, block);
         } else if let Some(budget) = self
             .contexts
             .device_of(block.owner)
