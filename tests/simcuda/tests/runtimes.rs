@@ -97,3 +97,28 @@ fn visible_devices_are_what_the_runtime_counts() {
         "device 0 of the process is device 2 of the machine"
     );
 }
+
+#[test]
+fn a_program_with_libcudart_linked_statically_works() {
+    for version in ["12.9", "13.5"] {
+        let library = cuda_wheel(version).with_file_name("libcudart_static.a");
+        let library = library.display().to_string();
+        let helper = library.replace("libcudart_static.a", "libculibos.a");
+        let mut flags = vec![&*library];
+        if std::path::Path::new(&helper).exists() {
+            flags.push(&helper);
+        }
+        flags.push("-lrt");
+        let sim = Sim::with(&[("TOTAL_MIB", "1024")]);
+        let out = sim
+            .run(harness::cc("static_cudart.c", &flags))
+            .arg("100")
+            .out();
+        let (left, total) = (924 * MIB, 1024 * MIB);
+        assert_eq!(
+            out.ok().stdout,
+            format!("0 0 {left} {total}\n"),
+            "{version}"
+        );
+    }
+}
