@@ -13,7 +13,7 @@ use crate::budget::{Budget, Cells, Lane, Refused, Reservation};
 use crate::code::Code;
 use crate::contexts::Contexts;
 use crate::driver::Driver;
-use crate::ledger::{Block, Kind, Ledger};
+use crate::ledger::{Block, Kind, LARGE_STEP, Ledger};
 use crate::stream_pools::StreamPools;
 use crate::vmm::Vmm;
 
@@ -38,6 +38,23 @@ pub enum OverheadRule {
     Fixed(u64),
     /// What is measured.
     Measured,
+}
+
+impl DeviceRules {
+    /// What charges are compared with: the limit. Where that is all of the device, up to the end of the driver's block that
+    /// the device ends in: blocks are multiples of 2 MiB, which a device's total need not be, and whether the last one fits
+    /// is then the driver's to say.
+    fn ceiling(&self) -> u64 {
+        let end = self
+            .total
+            .checked_next_multiple_of(LARGE_STEP)
+            .unwrap_or(u64::MAX);
+        if self.limit < self.total {
+            self.limit
+        } else {
+            self.limit.max(end)
+        }
+    }
 }
 
 /// Why an allocation did not happen.
@@ -81,6 +98,8 @@ pub struct Granted {
 pub struct Governor<'a> {
     cells: &'a [Cells],
     devices: Vec<DeviceRules>,
+    /// Of each device; see [`DeviceRules::ceiling`].
+    ceilings: Vec<u64>,
     contexts: Contexts,
     ledger: Ledger,
     vmm: Vmm,
@@ -99,6 +118,7 @@ impl<'a> Governor<'a> {
         Governor {
             cells,
             contexts: Contexts::new(devices.len()),
+            ceilings: devices.iter().map(DeviceRules::ceiling).collect(),
             devices,
             ledger: Ledger::new(),
             vmm: Vmm::default(),
@@ -117,10 +137,7 @@ impl<'a> Governor<'a> {
     #[must_use]
     pub fn budget(&self, device: u32) -> Option<Budget<'a>> {
         let at = usize::try_from(device).ok()?;
-        Some(Budget::new(
-            self.cells.get(at)?,
-            self.devices.get(at)?.limit,
-        ))
+        Some(Budget::new(self.cells.get(at)?, *self.ceilings.get(at)?))
     }
 
     /// A device's budget for the short way: with a measured overhead it ends where readings are due.
@@ -269,7 +286,7 @@ impl<'a> Governor<'a> {
     #[inline]
     fn gone<D: Driver>(&self, driver: &D, block: Block) {
         if block.kind == Kind::Pool {
-            self.pool_block_freed(driver, block.owner);
+            self.pool_block_freed(driver, block);
         } else if let Some(device) = self.contexts.device_of(block.owner)
             && let Some(budget) = self.budget(device)
         {

@@ -15,8 +15,9 @@ const LINE: usize = 1024;
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 static FILE: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
-/// Inode of stderr when it was a socket at the start; 0 otherwise.
-static STDERR_SOCKET: AtomicU64 = AtomicU64::new(0);
+/// What stderr was at the start: a socket's inode, [`CLOSED`], or 0 for anything else.
+static STDERR: AtomicU64 = AtomicU64::new(0);
+const CLOSED: u64 = u64::MAX;
 
 /// Sets level and file once the configuration is known. The file is opened for each line and created if need be.
 pub fn configure(level: Level, file: Option<&'static CStr>) {
@@ -27,12 +28,12 @@ pub fn configure(level: Level, file: Option<&'static CStr>) {
 
 /// Remembers what stderr is.
 pub fn remember_stderr() {
-    if let Some((kind, inode)) = stderr_is() {
-        STDERR_SOCKET.store(
-            if kind == libc::S_IFSOCK { inode } else { 0 },
-            Ordering::Relaxed,
-        );
-    }
+    let was = match stderr_is() {
+        None => CLOSED,
+        Some((libc::S_IFSOCK, inode)) => inode,
+        Some(_) => 0,
+    };
+    STDERR.store(was, Ordering::Relaxed);
 }
 
 /// Whether lines of this level are written.
@@ -122,8 +123,11 @@ fn write_fd(fd: i32, bytes: &[u8]) {
 }
 
 fn stderr_is_ours() -> bool {
+    let was = STDERR.load(Ordering::Relaxed);
     match stderr_is() {
-        Some((libc::S_IFSOCK, inode)) => inode == STDERR_SOCKET.load(Ordering::Relaxed),
+        // Whatever has the number now was opened by a program without a stderr, for something else.
+        _ if was == CLOSED => false,
+        Some((libc::S_IFSOCK, inode)) => inode == was,
         Some((kind, _)) => matches!(kind, libc::S_IFREG | libc::S_IFCHR | libc::S_IFIFO),
         None => false,
     }

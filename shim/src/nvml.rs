@@ -12,7 +12,7 @@ use gpucap_core::code::Code;
 use crate::real::{self, functions};
 
 /// `nvmlDevice_t`.
-type Handle = *mut c_void;
+pub type Handle = *mut c_void;
 
 /// `NVML_ERROR_INSUFFICIENT_SIZE`.
 const INSUFFICIENT_SIZE: Code = Code(7);
@@ -24,11 +24,15 @@ const DEVICES: usize = 64;
 /// `nvmlProcessInfo_v2_t`, the record of the v2 and v3 functions.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-struct Process {
-    pid: u32,
-    used: u64,
-    gpu_instance: u32,
-    compute_instance: u32,
+pub struct Process {
+    /// As NVML numbers it.
+    pub pid: u32,
+    /// Bytes.
+    pub used: u64,
+    /// MIG instance.
+    pub gpu_instance: u32,
+    /// MIG instance.
+    pub compute_instance: u32,
 }
 
 functions! {

@@ -14,7 +14,7 @@ const PAUSE: i64 = 10;
 
 /// Says what is in force on a device, when it gets its first context.
 pub fn first_context(state: &State, device: u32) {
-    let bit = 1_u64 << device.min(63);
+    let bit = bit(device);
     if state.announced.fetch_or(bit, Ordering::Relaxed) & bit != 0 || !log::enabled(Level::Info) {
         return;
     }
@@ -97,15 +97,17 @@ extern "C" fn sums() {
     let Some(state) = state::existing() else {
         return;
     };
-    for device in 0..u32::try_from(state.governor.devices().len()).unwrap_or(0) {
+    let announced = state.announced.load(Ordering::Relaxed);
+    for (device, rules) in (0..).zip(state.governor.devices()) {
         let Some(budget) = state.governor.budget(device) else {
             continue;
         };
-        if budget.peak() == 0 && budget.denied() == 0 {
+        // A device without a context has had nothing, and nobody asks about it.
+        if announced & bit(device) == 0 && budget.peak() == 0 && budget.denied() == 0 {
             continue;
         }
         let (limit, peak, live) = (
-            limit_text(budget.limit()),
+            limit_text(rules.limit),
             format_bytes(budget.peak()),
             format_bytes(budget.live()),
         );
@@ -114,6 +116,11 @@ extern "C" fn sums() {
             budget.denied()
         ));
     }
+}
+
+/// A device's bit in `State::announced`.
+fn bit(device: u32) -> u64 {
+    1 << device.min(63)
 }
 
 fn limit_text(limit: u64) -> String {

@@ -56,7 +56,7 @@ _Static_assert(sizeof(allocation_prop) == 32 && sizeof(pool_props) == 88, "layou
     F(frompool_ptsz, cuMemAllocFromPoolAsync_ptsz, "", 0, (u64 *, size_t, void *, void *)) \
     F(free_async, cuMemFreeAsync, "cuMemFreeAsync", 11020, (u64, void *)) \
     F(free_async_ptsz, cuMemFreeAsync_ptsz, "", 0, (u64, void *)) \
-    F(sync, cuStreamSynchronize, "cuStreamSynchronize", 2000, (void *)) \
+    F(sync, cuStreamSynchronize, "cuStreamSynchronize", 7000, (void *)) \
     F(pool_create, cuMemPoolCreate, "cuMemPoolCreate", 11020, (void **, pool_props *)) \
     F(pool_destroy, cuMemPoolDestroy, "cuMemPoolDestroy", 11020, (void *)) \
     F(pool_trim, cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, (void *, size_t)) \
@@ -105,6 +105,13 @@ static void *library(const char *name, int flags) {
     void *handle = dlopen(name, flags);
     if (!handle) stop(name);
     return handle;
+}
+
+// A linked program has the driver in scope, another one puts it there.
+static void put_in_scope(void) {
+#ifndef LINKED
+    library("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+#endif
 }
 
 static void by_name(void *handle) {
@@ -156,8 +163,8 @@ static void runtime(const char *path) {
 static void reach(const char *way) {
     if (!strcmp(way, "dlsym")) by_name(library("libcuda.so.1", RTLD_NOW));
     else if (!strcmp(way, "deepbind")) by_name(library("libcuda.so.1", RTLD_NOW | RTLD_DEEPBIND));
-    else if (!strcmp(way, "default")) library("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), by_name(RTLD_DEFAULT);
-    else if (!strcmp(way, "next")) library("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), by_name(RTLD_NEXT);
+    else if (!strcmp(way, "default")) put_in_scope(), by_name(RTLD_DEFAULT);
+    else if (!strcmp(way, "next")) put_in_scope(), by_name(RTLD_NEXT);
     else if (!strcmp(way, "gpa1")) by_address(1, 0);
     else if (!strncmp(way, "gpa2", 4)) by_address(2, way[4] ? strtoull(way + 5, 0, 0) : 0);
     else if (!strncmp(way, "cudart:", 7)) runtime(way + 7);
@@ -320,6 +327,10 @@ static void act(const char *c, char a[4][64]) {
     }
     DO("free") { t = thing(a[0]); CALL(t ? give(t, 0) : 1); }
     DO("free_crosswise") { t = thing(a[0]); CALL(t ? give(t, 1) : 1); }
+    DO("free_thing") { t = thing(a[0]); CALL(t ? cu.free(t->value) : 1); }
+    // same_as NAME OTHER: OTHER has the value of NAME too; same NAME OTHER: whether they have
+    DO("same_as") { t = thing(a[0]); if (t) keep(a[1], t->kind, t->value, t->size); CALL(!t); }
+    DO("same") { t = thing(a[0]); struct thing *other = thing(a[1]); CALL(!t || !other || t->value != other->value); }
     DO("free_raw") CALL(cu.free(strtoull(a[0], 0, 0)));
     DO("free_all") CALL(give_all());
     DO("forget_all") { used = 0; CALL(0); }

@@ -47,6 +47,7 @@ macro_rules! cuda_api {
             /// # Safety
             /// As the exported function.
             #[allow(clippy::too_many_arguments, unused_unsafe, dead_code, private_interfaces)]
+            #[inline(never)]
             pub unsafe fn body($($arg: $type),*) -> $crate::codes::CUresult $body
 
             /// The function as `cuGetProcAddress` hands it out while calls are traced.
@@ -55,10 +56,13 @@ macro_rules! cuda_api {
             /// As the exported function.
             #[allow(clippy::too_many_arguments, private_interfaces)]
             pub unsafe extern "C" fn gpa($($arg: $type),*) -> $crate::codes::CUresult {
-                $crate::api::enter(Self::CALL, true, || {
+                let code = match $crate::api::begin(Self::CALL) {
                     // SAFETY: the arguments are the caller's, who keeps the contract of the driver API.
-                    unsafe { Self::body($($arg),*) }
-                })
+                    Ok(outer) => $crate::api::leave(outer, unsafe { Self::body($($arg),*) }),
+                    Err(code) => code,
+                };
+                $crate::instrument::after(Self::CALL, true, code);
+                code
             }
         }
 
@@ -69,10 +73,13 @@ macro_rules! cuda_api {
         #[allow(non_snake_case, clippy::too_many_arguments, private_interfaces)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $crate::codes::CUresult {
-            $crate::api::enter($name::CALL, false, || {
+            let code = match $crate::api::begin($name::CALL) {
                 // SAFETY: as above.
-                unsafe { $name::body($($arg),*) }
-            })
+                Ok(outer) => $crate::api::leave(outer, unsafe { $name::body($($arg),*) }),
+                Err(code) => code,
+            };
+            $crate::instrument::after($name::CALL, false, code);
+            code
         }
     };
 }
@@ -88,7 +95,10 @@ pub struct Call {
 
 impl Call {
     pub const fn new(name: &'static str) -> Self {
-        Self { name, counter: AtomicUsize::new(0) }
+        Self {
+            name,
+            counter: AtomicUsize::new(0),
+        }
     }
 
     /// Index of its counter in the books.
@@ -106,7 +116,12 @@ impl Call {
 
 /// Names that work before `cuInit` and in a forked child.
 const STATELESS: &[&str] = &[
-    "cuInit", "cuDriverGetVersion", "cuGetProcAddress", "cuGetProcAddress_v2", "cuGetErrorName", "cuGetErrorString",
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuGetProcAddress",
+    "cuGetProcAddress_v2",
+    "cuGetErrorName",
+    "cuGetErrorString",
     "cuGetExportTable",
 ];
 
@@ -143,23 +158,26 @@ pub fn forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Runs a function's body between what all functions have in common.
-pub fn enter(call: &'static Call, gpa: bool, body: impl FnOnce() -> CUresult) -> CUresult {
+/// What comes before a function's body. `Err`: the body must not run, the function returns this code. `Ok` goes to
+/// [`leave`].
+pub fn begin(call: &'static Call) -> Result<bool, CUresult> {
     let failure = crate::instrument::before(call);
-    let dead = forked() || !initialised();
-    let code = if dead && !STATELESS.contains(&call.name) {
-        NOT_INITIALIZED
-    } else if crate::hostfn::in_callback() && !STATELESS.contains(&call.name) {
-        NOT_PERMITTED
-    } else if let Some(code) = failure.or_else(|| crate::capture::refuses(call.name)) {
-        code
-    } else {
-        let outer = PER_THREAD.replace(call.name.ends_with("_ptsz") || call.name.ends_with("_ptds"));
-        let code = body();
-        PER_THREAD.set(outer);
-        code
-    };
-    crate::instrument::after(call, gpa, code);
+    let stateless = || STATELESS.contains(&call.name);
+    if (forked() || !initialised()) && !stateless() {
+        return Err(NOT_INITIALIZED);
+    }
+    if crate::hostfn::in_callback() && !stateless() {
+        return Err(NOT_PERMITTED);
+    }
+    if let Some(code) = failure.or_else(|| crate::capture::refuses(call.name)) {
+        return Err(code);
+    }
+    Ok(PER_THREAD.replace(call.name.ends_with("_ptsz") || call.name.ends_with("_ptds")))
+}
+
+/// What comes after a function's body.
+pub fn leave(outer: bool, code: CUresult) -> CUresult {
+    PER_THREAD.set(outer);
     code
 }
 
@@ -263,7 +281,9 @@ impl<T: Copy> In<T> {
             return Vec::new();
         }
         // SAFETY: a caller who gives a count gives an array of that many.
-        (0..n).map(|i| unsafe { self.0.add(i).read_unaligned() }).collect()
+        (0..n)
+            .map(|i| unsafe { self.0.add(i).read_unaligned() })
+            .collect()
     }
 }
 

@@ -16,11 +16,11 @@ const DIRECT_MANAGED_MEM_ACCESS_FROM_HOST: i32 = 101;
 
 /// (attribute, value); what is not listed is 0.
 const VALUES: &[(i32, i32)] = &[
-    (1, 1024),       // threads per block
-    (2, 1024),       // block x, y, z
+    (1, 1024), // threads per block
+    (2, 1024), // block x, y, z
     (3, 1024),
     (4, 64),
-    (5, i32::MAX),   // grid x, y, z
+    (5, i32::MAX), // grid x, y, z
     (6, 65535),
     (7, 65535),
     (8, 49152),      // shared memory per block
@@ -43,14 +43,14 @@ const VALUES: &[(i32, i32)] = &[
     (28, 32768),
     (29, 2048),
     (30, 512),
-    (31, 1),         // concurrent kernels
-    (32, 1),         // ECC
-    (36, 2_619_000), // memory kHz
-    (37, 5120),      // bus bits
+    (31, 1),          // concurrent kernels
+    (32, 1),          // ECC
+    (36, 2_619_000),  // memory kHz
+    (37, 5120),       // bus bits
     (38, 52_428_800), // L2
-    (39, 2048),      // threads per multiprocessor
-    (40, 3),         // async engines
-    (41, 1),         // unified addressing
+    (39, 2048),       // threads per multiprocessor
+    (40, 3),          // async engines
+    (41, 1),          // unified addressing
     (42, 32768),
     (43, 2048),
     (45, 32768),
@@ -58,7 +58,7 @@ const VALUES: &[(i32, i32)] = &[
     (47, 8192),
     (48, 8192),
     (49, 32768),
-    (51, 32),        // texture pitch alignment
+    (51, 32), // texture pitch alignment
     (52, 32768),
     (53, 32768),
     (54, 2046),
@@ -83,44 +83,44 @@ const VALUES: &[(i32, i32)] = &[
     (73, 32768),
     (74, 32768),
     (77, 32768),
-    (78, 1),         // stream priorities
-    (79, 1),         // L1 caches globals, locals
+    (78, 1), // stream priorities
+    (79, 1), // L1 caches globals, locals
     (80, 1),
-    (81, 233_472),   // shared memory per multiprocessor
-    (82, 65536),     // registers per multiprocessor
-    (83, 1),         // managed memory
-    (87, 2),         // single to double ratio
-    (89, 1),         // concurrent managed access
-    (90, 1),         // preemption
-    (91, 1),         // host pointer for registered memory
+    (81, 233_472), // shared memory per multiprocessor
+    (82, 65536),   // registers per multiprocessor
+    (83, 1),       // managed memory
+    (87, 2),       // single to double ratio
+    (89, 1),       // concurrent managed access
+    (90, 1),       // preemption
+    (91, 1),       // host pointer for registered memory
     (93, 1),
-    (95, 1),         // cooperative launch
+    (95, 1), // cooperative launch
     (96, 1),
-    (97, 232_448),   // opt-in shared memory
-    (98, 1),         // flush remote writes
-    (99, 1),         // host register
-    (102, 1),        // virtual memory management
-    (103, 1),        // file descriptors
-    (106, 32),       // blocks per multiprocessor
-    (108, 32_768_000), // persisting L2
+    (97, 232_448),      // opt-in shared memory
+    (98, 1),            // flush remote writes
+    (99, 1),            // host register
+    (102, 1),           // virtual memory management
+    (103, 1),           // file descriptors
+    (106, 32),          // blocks per multiprocessor
+    (108, 32_768_000),  // persisting L2
     (109, 134_213_632), // access policy window
-    (110, 1),        // GPUDirect RDMA with VMM
-    (111, 1024),     // reserved shared memory
-    (113, 1),        // read-only host register
-    (114, 1),        // timeline semaphores
-    (115, 1),        // memory pools
-    (116, 1),        // GPUDirect RDMA
+    (110, 1),           // GPUDirect RDMA with VMM
+    (111, 1024),        // reserved shared memory
+    (113, 1),           // read-only host register
+    (114, 1),           // timeline semaphores
+    (115, 1),           // memory pools
+    (116, 1),           // GPUDirect RDMA
     (117, 1),
     (118, 200),
-    (119, 1),        // pools export file descriptors
-    (120, 1),        // clusters
+    (119, 1), // pools export file descriptors
+    (120, 1), // clusters
     (122, 1),
     (123, 1),
-    (125, 1),        // IPC events
-    (126, 4),        // memory sync domains
-    (127, 1),        // tensor maps
-    (129, 1),        // function pointers
-    (131, -1),       // NUMA node of the device's memory: none
+    (125, 1),  // IPC events
+    (126, 4),  // memory sync domains
+    (127, 1),  // tensor maps
+    (129, 1),  // function pointers
+    (131, -1), // NUMA node of the device's memory: none
     (134, 0),
     (139, 0x2330_10de), // PCI device and vendor
     (140, 0x16c1_10de),
@@ -137,13 +137,18 @@ pub fn value(attribute: i32, device: usize) -> Option<i32> {
     let capability = |part: u32| i32::try_from(part).unwrap_or(0);
     let [domain, bus, slot] = pci(device);
     Some(match attribute {
-        INTEGRATED | PAGEABLE_MEMORY_ACCESS | DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => i32::from(knobs.integrated),
+        INTEGRATED | PAGEABLE_MEMORY_ACCESS | DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => {
+            i32::from(knobs.integrated)
+        }
         PCI_BUS_ID => bus,
         PCI_DEVICE_ID => slot,
         PCI_DOMAIN_ID => domain,
         COMPUTE_CAPABILITY_MAJOR => capability(knobs.compute_capability.0),
         COMPUTE_CAPABILITY_MINOR => capability(knobs.compute_capability.1),
-        1..=LAST => VALUES.iter().find(|row| row.0 == attribute).map_or(0, |row| row.1),
+        1..=LAST => VALUES
+            .iter()
+            .find(|row| row.0 == attribute)
+            .map_or(0, |row| row.1),
         _ => return None,
     })
 }

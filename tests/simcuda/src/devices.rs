@@ -18,12 +18,20 @@ pub fn visible() -> &'static [usize] {
 
 /// The machine's number of a `CUdevice`.
 pub fn machine(device: i32) -> Result<usize, CUresult> {
-    usize::try_from(device).ok().and_then(|device| visible().get(device).copied()).ok_or(INVALID_DEVICE)
+    usize::try_from(device)
+        .ok()
+        .and_then(|device| visible().get(device).copied())
+        .ok_or(INVALID_DEVICE)
 }
 
 /// What identifies the visible devices.
 pub fn identities() -> Vec<DeviceFacts> {
-    let facts = |&device: &usize| (Books::global().uuid(device), attributes::pci(device).map(i32::cast_unsigned));
+    let facts = |&device: &usize| {
+        (
+            Books::global().uuid(device),
+            attributes::pci(device).map(i32::cast_unsigned),
+        )
+    };
     visible().iter().map(facts).collect()
 }
 
@@ -42,8 +50,12 @@ pub fn thread_word() -> u32 {
 
 /// A library that a tool asked the driver to load at the start of `cuInit`; whatever goes wrong with it is ignored.
 fn inject() {
-    let Some(path) = std::env::var_os("CUDA_INJECTION64_PATH") else { return };
-    let Ok(path) = CString::new(path.into_encoded_bytes()) else { return };
+    let Some(path) = std::env::var_os("CUDA_INJECTION64_PATH") else {
+        return;
+    };
+    let Ok(path) = CString::new(path.into_encoded_bytes()) else {
+        return;
+    };
     if let Some(start) = symbol_of(&path, c"InitializeInjection") {
         // SAFETY: `int InitializeInjection(void)` is what the CUDA profiling documents agree on.
         let start: extern "C" fn() -> i32 = unsafe { std::mem::transmute(start) };
@@ -55,15 +67,23 @@ fn symbol_of(path: &CStr, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: dlopen(3) and dlsym(3) with C strings; null is handled.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-        let found = if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) };
+        let found = if library.is_null() {
+            library
+        } else {
+            libc::dlsym(library, name.as_ptr())
+        };
         (!found.is_null()).then_some(found)
     }
 }
 
 /// `SIMCUDA_IMPL`: looks another libcuda's cuInit up and calls it, as the stub of WSL does.
 fn other_implementation(flags: u32) -> CUresult {
-    let Some(path) = &Knobs::get().implementation else { return 0 };
-    let Ok(path) = CString::new(path.as_os_str().as_encoded_bytes()) else { return NO_DEVICE };
+    let Some(path) = &Knobs::get().implementation else {
+        return 0;
+    };
+    let Ok(path) = CString::new(path.as_os_str().as_encoded_bytes()) else {
+        return NO_DEVICE;
+    };
     match symbol_of(&path, c"cuInit") {
         Some(init) => {
             // SAFETY: cuInit of the driver API.
@@ -76,7 +96,9 @@ fn other_implementation(flags: u32) -> CUresult {
 
 /// The text, cut to what fits and ended by a zero.
 fn write_text(text: &str, out: Out<c_char>, len: i32) -> CUresult {
-    let Some(room) = usize::try_from(len).ok().filter(|len| *len > 0) else { return INVALID_VALUE };
+    let Some(room) = usize::try_from(len).ok().filter(|len| *len > 0) else {
+        return INVALID_VALUE;
+    };
     if out.is_null() {
         return INVALID_VALUE;
     }

@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 
 use crate::api::{Out, cuda_api};
 use crate::capture::{self, Capture};
-use crate::codes::{CUresult, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
+use crate::codes::{
+    CUresult, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, NOT_SUPPORTED,
+};
 use crate::streams::{self, Target};
 use crate::{ctx, hostfn};
 
@@ -93,7 +95,9 @@ fn elapsed(start: Handle, end: Handle) -> Result<f32, CUresult> {
         return Err(INVALID_HANDLE);
     }
     let states = (start.state.lock().clone(), end.state.lock().clone());
-    let (State::At(start), State::At(end)) = states else { return Err(INVALID_HANDLE) };
+    let (State::At(start), State::At(end)) = states else {
+        return Err(INVALID_HANDLE);
+    };
     Ok(end.saturating_duration_since(start).as_secs_f32() * 1000.0)
 }
 

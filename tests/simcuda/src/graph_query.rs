@@ -7,8 +7,14 @@ use crate::codes::{CUresult, INVALID_VALUE, NOT_SUPPORTED};
 use crate::graphs::{self, Handle, Kind};
 
 /// Answers with a list in two steps: without room for it, how long it is; with room, as much as fits.
-fn list<const COLUMNS: usize>(rows: &[[Handle; COLUMNS]], columns: [Out<Handle>; COLUMNS], count: Out<usize>) -> CUresult {
-    let Some(room) = In::from(count).get() else { return INVALID_VALUE };
+fn list<const COLUMNS: usize>(
+    rows: &[[Handle; COLUMNS]],
+    columns: [Out<Handle>; COLUMNS],
+    count: Out<usize>,
+) -> CUresult {
+    let Some(room) = In::from(count).get() else {
+        return INVALID_VALUE;
+    };
     if columns.iter().all(|column| column.is_null()) {
         return count.answer(rows.len());
     }
@@ -34,7 +40,11 @@ fn edges(graph: &graphs::Graph) -> Vec<[Handle; 2]> {
     let nodes = graph.nodes.lock();
     let into = |node: &std::sync::Arc<graphs::Node>| {
         let to = graphs::handle_of(node);
-        node.dependencies.lock().iter().map(move |from| [*from, to]).collect::<Vec<_>>()
+        node.dependencies
+            .lock()
+            .iter()
+            .map(move |from| [*from, to])
+            .collect::<Vec<_>>()
     };
     nodes.iter().flat_map(into).collect()
 }
@@ -55,7 +65,9 @@ fn link(graph: Handle, from: In<Handle>, to: In<Handle>, count: usize, add: bool
     }
     with_graph(graph, |_| {
         for (from, to) in from.many(count).into_iter().zip(to.many(count)) {
-            let Ok(node) = graphs::node(to) else { return INVALID_VALUE };
+            let Ok(node) = graphs::node(to) else {
+                return INVALID_VALUE;
+            };
             let mut dependencies = node.dependencies.lock();
             dependencies.retain(|dependency| *dependency != from);
             if add {
@@ -126,6 +138,13 @@ cuda_api! {
     }
 
     fn cuGraphNodeGetDependentNodes(node: Handle, out: Out<Handle>, count: Out<usize>) -> CUresult {
+        with_node(node, |found| with_graph(found.graph, |graph| {
+            let to: Vec<_> = edges(graph).into_iter().filter(|edge| edge[0] == node).map(|edge| [edge[1]]).collect();
+            list(&to, [out], count)
+        }))
+    }
+
+    fn cuGraphNodeGetDependentNodes_v2(node: Handle, out: Out<Handle>, _data: *mut c_void, count: Out<usize>) -> CUresult {
         with_node(node, |found| with_graph(found.graph, |graph| {
             let to: Vec<_> = edges(graph).into_iter().filter(|edge| edge[0] == node).map(|edge| [edge[1]]).collect();
             list(&to, [out], count)

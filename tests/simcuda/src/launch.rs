@@ -57,7 +57,7 @@ fn attribute(function: Handle, attribute: u32) -> Result<i32, CUresult> {
         PTX_VERSION | BINARY_VERSION => (10 * major + minor).cast_signed(),
         MAX_DYNAMIC_SHARED => 49152,
         CARVEOUT => -1,
-        0..ATTRIBUTES => 0,
+        known if known < ATTRIBUTES => 0,
         _ => return Err(INVALID_VALUE),
     })
 }

@@ -46,11 +46,11 @@ fn load(out: Out<Handle>) -> Result<(), CUresult> {
     let library = Arc::new(Library::default());
     let handle = Arc::as_ptr(&library).addr();
     LIBRARIES.lock().insert(handle, library);
-    if ctx::require().is_ok() {
-        if let Err(code) = module_of(handle) {
-            LIBRARIES.lock().remove(&handle);
-            return Err(code);
-        }
+    if ctx::require().is_ok()
+        && let Err(code) = module_of(handle)
+    {
+        LIBRARIES.lock().remove(&handle);
+        return Err(code);
     }
     out.set(handle);
     Ok(())

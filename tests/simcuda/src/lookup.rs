@@ -31,7 +31,14 @@ const fn row(
     linked: *const (),
     gpa: *const (),
 ) -> Row {
-    Row { name, base, version, per_thread, linked, gpa }
+    Row {
+        name,
+        base,
+        version,
+        per_thread,
+        linked,
+        gpa,
+    }
 }
 
 /// A public name that is not simulated.
@@ -52,13 +59,27 @@ enum Found {
 
 /// The newest variant of `base` that is not newer than `version`, as driver-surface §2.2 says.
 fn find(base: &str, version: u32, per_thread: bool) -> Found {
-    let Some(variants) = BY_BASE.get(base) else { return Found::NoSuchName };
+    let Some(variants) = BY_BASE.get(base) else {
+        return Found::NoSuchName;
+    };
     let newest = |thread: bool| {
-        variants.iter().filter(|row| row.per_thread == thread).filter(|row| row.version <= version).max_by_key(|row| row.version)
+        variants
+            .iter()
+            .filter(|row| row.per_thread == thread)
+            .filter(|row| row.version <= version)
+            .max_by_key(|row| row.version)
     };
     let has_thread_kind = variants.iter().any(|row| row.per_thread);
-    match if per_thread && has_thread_kind { newest(true) } else { newest(false) } {
-        Some(row) => Found::At(if crate::instrument::tracing() { row.gpa } else { row.linked }),
+    match if per_thread && has_thread_kind {
+        newest(true)
+    } else {
+        newest(false)
+    } {
+        Some(row) => Found::At(if crate::instrument::tracing() {
+            row.gpa
+        } else {
+            row.linked
+        }),
         None => Found::TooOld,
     }
 }
@@ -67,7 +88,9 @@ fn find(base: &str, version: u32, per_thread: bool) -> Found {
 static BY_BASE: LazyLock<HashMap<&'static str, Vec<&'static Row>>> = LazyLock::new(|| {
     let mut map: HashMap<&str, Vec<&Row>> = HashMap::new();
     let driver = crate::instrument::driver_version();
-    for row in TABLE.iter().filter(|row| row.base != "-" && row.version <= driver && !crate::instrument::hidden(row.name)) {
+    for row in TABLE.iter().filter(|row| {
+        row.base != "-" && row.version <= driver && !crate::instrument::hidden(row.name)
+    }) {
         map.entry(row.base).or_default().push(row);
     }
     map
@@ -81,7 +104,11 @@ fn look_up(symbol: *const c_char, version: i32, flags: u64) -> Found {
     // SAFETY: the driver API takes a C string here, and the real one crashes on null too.
     let symbol = unsafe { CStr::from_ptr(symbol) };
     // -1 and the like count as newest.
-    find(symbol.to_str().unwrap_or(""), version.cast_unsigned(), flags & PER_THREAD_FLAG != 0)
+    find(
+        symbol.to_str().unwrap_or(""),
+        version.cast_unsigned(),
+        flags & PER_THREAD_FLAG != 0,
+    )
 }
 
 cuda_api! {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::api::{In, Out, code, cuda_api};
 use crate::capture::{self, Capture, GLOBAL, RELAXED};
 use crate::codes::{
-    CUresult, ILLEGAL_STATE, INVALID_VALUE, NOT_SUPPORTED, STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_INVALIDATED,
-    STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED, STREAM_CAPTURE_WRONG_THREAD,
+    CUresult, ILLEGAL_STATE, INVALID_VALUE, NOT_SUPPORTED, STREAM_CAPTURE_IMPLICIT,
+    STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED,
+    STREAM_CAPTURE_WRONG_THREAD,
 };
 use crate::devices;
 use crate::graphs::{self, Graph};
@@ -23,14 +24,22 @@ fn begin(handle: Handle, mode: u32, graph: Option<graphs::Handle>) -> Result<(),
         return Err(INVALID_VALUE);
     }
     let graph = graph.map(graphs::graph).transpose()?;
-    let Target::Stream(stream) = streams::resolve(handle)? else { return Err(STREAM_CAPTURE_UNSUPPORTED) };
+    let Target::Stream(stream) = streams::resolve(handle)? else {
+        return Err(STREAM_CAPTURE_UNSUPPORTED);
+    };
     let mut capture = stream.capture.lock();
     if capture.is_some() {
         return Err(ILLEGAL_STATE);
     }
     let graph = graph.unwrap_or_else(Graph::create);
     let origin = Arc::as_ptr(&stream).addr();
-    *capture = Some(Capture::begin(mode, stream.context.id(), origin, stream.is_blocking(), graph));
+    *capture = Some(Capture::begin(
+        mode,
+        stream.context.id(),
+        origin,
+        stream.is_blocking(),
+        graph,
+    ));
     Ok(())
 }
 
@@ -38,9 +47,13 @@ fn end(handle: Handle, out: Out<graphs::Handle>) -> Result<(), CUresult> {
     if out.is_null() {
         return Err(INVALID_VALUE);
     }
-    let Target::Stream(stream) = streams::resolve(handle)? else { return Err(ILLEGAL_STATE) };
+    let Target::Stream(stream) = streams::resolve(handle)? else {
+        return Err(ILLEGAL_STATE);
+    };
     let mut slot = stream.capture.lock();
-    let Some(capture) = slot.as_ref() else { return Err(ILLEGAL_STATE) };
+    let Some(capture) = slot.as_ref() else {
+        return Err(ILLEGAL_STATE);
+    };
     if capture.origin != Arc::as_ptr(&stream).addr() {
         return Err(STREAM_CAPTURE_UNMATCHED);
     }
@@ -63,7 +76,9 @@ fn end(handle: Handle, out: Out<graphs::Handle>) -> Result<(), CUresult> {
 /// it is an error that breaks nothing.
 fn state(handle: Handle) -> Result<(u32, Option<Arc<Capture>>), CUresult> {
     match streams::resolve(handle)? {
-        Target::Legacy(context) if capture::blocking_capture(context.id()) => Err(STREAM_CAPTURE_IMPLICIT),
+        Target::Legacy(context) if capture::blocking_capture(context.id()) => {
+            Err(STREAM_CAPTURE_IMPLICIT)
+        }
         Target::Legacy(_) => Ok((NONE, None)),
         Target::Stream(stream) => Ok(state_of(&stream)),
     }
@@ -99,7 +114,11 @@ fn info(handle: Handle, status: Out<u32>, answer: &Info) -> Result<(), CUresult>
         answer.count.set(usize::from(last.is_some()));
         if !answer.dependencies.is_null() {
             // The list must stay readable until the next call on the stream; a leaked word per question does.
-            answer.dependencies.set(last.map_or(std::ptr::null(), |last| &raw const *Box::leak(Box::new(last))));
+            answer
+                .dependencies
+                .set(last.map_or(std::ptr::null(), |last| {
+                    &raw const *Box::leak(Box::new(last))
+                }));
         }
         answer.edges.set(std::ptr::null());
     }

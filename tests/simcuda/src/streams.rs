@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 
 use crate::api::{self, In, Out, cuda_api};
 use crate::capture::{self, Capture};
-use crate::codes::{CUresult, INVALID_HANDLE, INVALID_VALUE, STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_UNSUPPORTED};
+use crate::codes::{
+    CUresult, INVALID_HANDLE, INVALID_VALUE, STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_UNSUPPORTED,
+};
 use crate::ctx::{self, Context};
 use crate::{devices, hostfn};
 
@@ -35,7 +37,13 @@ impl Stream {
     fn new(context: &'static Context, flags: u32, priority: i32) -> Arc<Stream> {
         static NEXT: AtomicU64 = AtomicU64::new(8);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Stream { id, context, flags, priority, capture: Mutex::new(None) })
+        Arc::new(Stream {
+            id,
+            context,
+            flags,
+            priority,
+            capture: Mutex::new(None),
+        })
     }
 
     pub fn is_blocking(&self) -> bool {
@@ -60,7 +68,8 @@ impl Target {
 
 static STREAMS: LazyLock<Mutex<HashMap<Handle, Arc<Stream>>>> = LazyLock::new(Mutex::default);
 /// The per-thread default streams, by context and thread.
-static DEFAULTS: LazyLock<Mutex<HashMap<(u64, i32), Arc<Stream>>>> = LazyLock::new(Mutex::default);
+type Defaults = HashMap<(u64, i32), Arc<Stream>>;
+static DEFAULTS: LazyLock<Mutex<Defaults>> = LazyLock::new(Mutex::default);
 
 /// What `handle` means to the function being called.
 pub fn resolve(handle: Handle) -> Result<Target, CUresult> {
@@ -71,9 +80,16 @@ pub fn resolve(handle: Handle) -> Result<Target, CUresult> {
             let context = ctx::require()?;
             let mut defaults = DEFAULTS.lock();
             let stream = defaults.entry((context.id(), devices::thread_id()));
-            Ok(Target::Stream(stream.or_insert_with(|| Stream::new(context, 0, 0)).clone()))
+            Ok(Target::Stream(
+                stream.or_insert_with(|| Stream::new(context, 0, 0)).clone(),
+            ))
         }
-        _ => STREAMS.lock().get(&handle).cloned().map(Target::Stream).ok_or(INVALID_HANDLE),
+        _ => STREAMS
+            .lock()
+            .get(&handle)
+            .cloned()
+            .map(Target::Stream)
+            .ok_or(INVALID_HANDLE),
     }
 }
 
@@ -90,7 +106,11 @@ pub fn enqueue(handle: Handle) -> Result<Option<Arc<Capture>>, CUresult> {
 }
 
 /// Does `work` now, or at each launch of the graph that `handle` is captured into.
-pub fn submit(handle: Handle, what: crate::graphs::Kind, work: impl Fn() + Send + Sync + 'static) -> CUresult {
+pub fn submit(
+    handle: Handle,
+    what: crate::graphs::Kind,
+    work: impl Fn() + Send + Sync + 'static,
+) -> CUresult {
     match enqueue(handle) {
         // Behind a host function that has not run yet, whatever its stream: order is kept, overlap is not needed.
         Ok(None) if hostfn::busy() => hostfn::push(Box::new(work)),
@@ -120,8 +140,18 @@ pub fn leave_capture(id: u64) {
 
 /// The streams of a context go with it.
 pub fn context_gone(context: u64) {
-    STREAMS.lock().retain(|_, stream| stream.context.id() != context);
+    STREAMS
+        .lock()
+        .retain(|_, stream| stream.context.id() != context);
     DEFAULTS.lock().retain(|key, _| key.0 != context);
+}
+
+/// A new stream of `context`.
+pub fn create_in(context: &'static Context, flags: u32, priority: i32) -> Handle {
+    let stream = Stream::new(context, flags, priority.clamp(-5, 0));
+    let handle = Arc::as_ptr(&stream).addr();
+    STREAMS.lock().insert(handle, stream);
+    handle
 }
 
 fn create(out: Out<Handle>, flags: u32, priority: i32) -> CUresult {
@@ -129,12 +159,7 @@ fn create(out: Out<Handle>, flags: u32, priority: i32) -> CUresult {
         return INVALID_VALUE;
     }
     match ctx::require() {
-        Ok(context) => {
-            let stream = Stream::new(context, flags, priority.clamp(-5, 0));
-            let handle = Arc::as_ptr(&stream).addr();
-            STREAMS.lock().insert(handle, stream);
-            out.answer(handle)
-        }
+        Ok(context) => out.answer(create_in(context, flags, priority)),
         Err(code) => code,
     }
 }

@@ -13,13 +13,16 @@ use crate::graphs;
 type Destroy = Option<unsafe extern "C" fn(*mut c_void)>;
 
 /// Handle → (object, its destructor, references).
-static OBJECTS: LazyLock<Mutex<HashMap<usize, (usize, Destroy, u32)>>> = LazyLock::new(Mutex::default);
+type Objects = HashMap<usize, (usize, Destroy, u32)>;
+static OBJECTS: LazyLock<Mutex<Objects>> = LazyLock::new(Mutex::default);
 
 /// Gives `count` references back; the last one destroys the object.
 pub fn release(handle: usize, count: u32) {
     let gone = {
         let mut objects = OBJECTS.lock();
-        let Some(entry) = objects.get_mut(&handle) else { return };
+        let Some(entry) = objects.get_mut(&handle) else {
+            return;
+        };
         entry.2 = entry.2.saturating_sub(count);
         if entry.2 > 0 {
             return;

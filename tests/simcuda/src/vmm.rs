@@ -66,6 +66,8 @@ pub struct Vmm {
     reservations: BTreeMap<u64, u64>,
     mappings: BTreeMap<u64, Mapping>,
     handles: Handle,
+    /// Handles of memory that is gone: the next ones to be given out.
+    spare: Vec<Handle>,
 }
 
 static VMM: Mutex<Option<Vmm>> = Mutex::new(None);
@@ -116,8 +118,10 @@ impl Vmm {
 
     /// Makes a handle for `memory`.
     fn add(&mut self, memory: Memory) -> Handle {
-        self.handles += 16;
-        let handle = HANDLES + self.handles;
+        let handle = self.spare.pop().unwrap_or_else(|| {
+            self.handles += 16;
+            HANDLES + self.handles
+        });
         self.memories.insert(handle, memory);
         handle
     }
@@ -183,6 +187,7 @@ impl Vmm {
             return;
         }
         let Some(memory) = self.memories.remove(&handle) else { return };
+        self.spare.push(handle);
         // Closed first: what counts from here on is who else has it open.
         drop(memory.file);
         if memory.shared {

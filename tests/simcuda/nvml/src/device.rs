@@ -4,7 +4,9 @@ use std::ffi::{CStr, c_char};
 
 use simdevice::{Books, Knobs, uuid_text};
 
-use crate::api::{Code, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Out, SUCCESS, nvml_api, write_text};
+use crate::api::{
+    Code, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Out, SUCCESS, nvml_api, write_text,
+};
 
 /// An `nvmlDevice_t`: 16 × (number of the device + 1).
 pub type Handle = usize;
@@ -12,7 +14,11 @@ pub type Handle = usize;
 /// The machine's number of the device that a handle names.
 pub fn device(handle: Handle) -> Result<usize, Code> {
     let number = (handle / 16).checked_sub(1).ok_or(INVALID_ARGUMENT)?;
-    if handle.is_multiple_of(16) && number < Books::global().devices() { Ok(number) } else { Err(INVALID_ARGUMENT) }
+    if handle.is_multiple_of(16) && number < Books::global().devices() {
+        Ok(number)
+    } else {
+        Err(INVALID_ARGUMENT)
+    }
 }
 
 fn handle(number: usize) -> Handle {
@@ -34,7 +40,9 @@ fn search(text: *const c_char, out: Out<Handle>, fits: impl Fn(usize, &str) -> b
         return INVALID_ARGUMENT;
     }
     // SAFETY: a C string, by the NVML manual.
-    let wanted = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    let wanted = unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned();
     match (0..Books::global().devices()).find(|number| fits(*number, &wanted)) {
         Some(number) => out.answer(handle(number)),
         None => NOT_FOUND,
@@ -66,7 +74,15 @@ impl PciInfo {
         // The old field has four digits of the domain.
         short[..text.len() - 4].copy_from_slice(&text.as_bytes()[4..]);
         let (device_id, subsystem_id) = (0x2330_10de, 0x16c1_10de);
-        PciInfo { bus_id_legacy: short, domain: 0, bus: bus(number), device: 0, device_id, subsystem_id, bus_id: long }
+        PciInfo {
+            bus_id_legacy: short,
+            domain: 0,
+            bus: bus(number),
+            device: 0,
+            device_id,
+            subsystem_id,
+            bus_id: long,
+        }
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use simdevice::{Knobs, Nvml, Truth};
 
-use crate::api::{ARGUMENT_VERSION_MISMATCH, Code, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED, Out, SUCCESS, nvml_api};
+use crate::api::{
+    ARGUMENT_VERSION_MISMATCH, Code, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED, Out,
+    SUCCESS, nvml_api,
+};
 use crate::device::{Handle, device};
 
 /// The first structure had two fields.
@@ -55,8 +58,13 @@ fn holders(handle: Handle) -> Result<Vec<(u32, u64)>, Code> {
     let mut held = BTreeMap::<u32, u64>::new();
     // Without a state file no other process can be seen, and ours is in another library's books.
     if let Some(path) = Knobs::get().state.as_ref().filter(|path| path.exists()) {
-        for process in Truth::open(path).processes().into_iter().filter(|process| process.alive) {
-            *held.entry(process.pid).or_default() += process.per_device.get(device).map_or(0, |held| held.pages);
+        for process in Truth::open(path)
+            .processes()
+            .into_iter()
+            .filter(|process| process.alive)
+        {
+            *held.entry(process.pid).or_default() +=
+                process.per_device.get(device).map_or(0, |held| held.pages);
         }
     }
     Ok(held.into_iter().filter(|(_, bytes)| *bytes > 0).collect())
@@ -64,7 +72,9 @@ fn holders(handle: Handle) -> Result<Vec<(u32, u64)>, Code> {
 
 /// Answers in two steps: without enough room, how many there are; with it, the entries.
 fn list<T>(handle: Handle, count: Out<u32>, out: Out<T>, entry: impl Fn(u32, u64) -> T) -> Code {
-    let Some(room) = count.get() else { return INVALID_ARGUMENT };
+    let Some(room) = count.get() else {
+        return INVALID_ARGUMENT;
+    };
     let holders = match holders(handle) {
         Ok(holders) => holders,
         Err(code) => return code,
