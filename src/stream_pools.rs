@@ -1,34 +1,23 @@
 //! The program's stream-ordered pools, charged by what each reserves: a level, not a sum of allocations.
 //!
 //! A pool takes memory from the device in steps of its own and keeps what is freed, so its charge is what it reserves
-//! now, read after each call. Readings of several threads may arrive in any order; each takes a ticket before it asks
-//! the driver, and a reading with an older ticket than the last one applied is dropped: the newer one saw all that the
-//! older one's thread had done. A destroyed pool can no longer be asked; it keeps its last level until the last block
-//! from it is freed.
+//! now, read after each call. Calls that are under way make that a question of who pays for what: of several threads the
+//! first to read the level sees the growth of them all. So a pool's calls share what was reserved for them. At every
+//! moment *level* (settled) + *reserved* (by calls under way) covers what the pool holds now and what it will hold once
+//! all calls under way have got what they asked for; each call reserves what is missing to that when it starts, and
+//! settles what is too much when it ends, from the newest reading and the sizes of the blocks, whatever the order.
+//!
+//! Readings may arrive in any order; each takes a ticket before it asks the driver, and one with an older ticket than
+//! the last one applied is dropped: the newer one saw all that the older one's thread had done. A destroyed pool can no
+//! longer be asked; it keeps its last level until the last block from it is freed.
 
-use crate::budget::{Budget, Reservation};
+mod account;
+
+use crate::budget::{Budget, Lane, Refused, Reservation};
+use crate::driver::PoolLevels;
 use crate::sync::Mutex;
-
-/// How a pool grew before we have seen it grow: the step of NVIDIA's default pools (see README of tests/gpu).
-const USUAL_STEP: u64 = 32 << 20;
-
-#[derive(Debug)]
-struct Pool {
-    handle: usize,
-    /// Device ordinal; `None` for pools of host memory, which cost nothing.
-    device: Option<u32>,
-    /// The handle is valid and means this pool.
-    open: bool,
-    /// In use by the books at all.
-    known: bool,
-    /// Bytes charged.
-    level: u64,
-    /// Greatest common divisor of all growth seen; 0 before any.
-    step: u64,
-    blocks: u64,
-    ticket: u64,
-    applied: u64,
-}
+use account::Pool;
+pub use account::Step;
 
 /// A pool as the calls name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,21 +89,53 @@ impl StreamPools {
         .collect()
     }
 
-    /// Bytes by which the pool may grow to serve `bytes` with `spare` bytes of it unused: whole steps as far as they
-    /// have shown (`exact`: without assuming a step that has not).
-    pub fn growth(&self, pool: PoolRef, bytes: u64, spare: u64, exact: bool) -> u64 {
-        let missing = bytes.saturating_sub(spare);
-        let step = match self
-            .pools
-            .lock()
-            .get(usize::from(pool.slot))
-            .map_or(0, |p| p.step)
-        {
-            0 if exact => 1,
-            0 => USUAL_STEP,
-            shown => shown,
+    /// Starts a call that asks the pool for `bytes`: reserves what the pool may grow by.
+    ///
+    /// # Errors
+    /// The growth that does not fit the budget, and what the refusal saw.
+    pub fn start<'b>(
+        &self,
+        pool: PoolRef,
+        bytes: u64,
+        budget: &Budget<'b>,
+        lane: Lane,
+        step: Step,
+    ) -> Result<Reservation<'b>, (u64, Refused)> {
+        let pools = &mut *self.pools.lock();
+        let Some(entry) = entry_of(pools, pool) else {
+            return budget.reserve(lane, bytes).map_err(|r| (bytes, r));
         };
-        missing.checked_next_multiple_of(step).unwrap_or(u64::MAX)
+        let growth = entry.growth(bytes, step);
+        // Under the lock, so that nobody counts on a call that has nothing reserved yet.
+        let reservation = budget.reserve(lane, growth).map_err(|r| (growth, r))?;
+        entry.enter(bytes, growth);
+        Ok(reservation)
+    }
+
+    /// As [`start`](Self::start), with a reservation that was made for an earlier answer of it.
+    ///
+    /// # Errors
+    /// The reservation, where the pool would grow by more than that by now.
+    pub fn start_with<'b>(
+        &self,
+        pool: PoolRef,
+        bytes: u64,
+        reservation: Reservation<'b>,
+    ) -> Result<Reservation<'b>, Reservation<'b>> {
+        let pools = &mut *self.pools.lock();
+        let Some(entry) = entry_of(pools, pool) else {
+            return Ok(reservation);
+        };
+        if entry.growth(bytes, Step::Least) > reservation.bytes() {
+            return Err(reservation);
+        }
+        entry.enter(bytes, reservation.bytes());
+        Ok(reservation)
+    }
+
+    /// What a call for `bytes` would have to reserve at least.
+    pub fn growth(&self, pool: PoolRef, bytes: u64) -> u64 {
+        entry_of(&mut self.pools.lock(), pool).map_or(0, |entry| entry.growth(bytes, Step::Least))
     }
 
     /// A ticket for a reading that is about to be made.
@@ -128,82 +149,121 @@ impl StreamPools {
             })
     }
 
-    /// Sets the pool's charge to what it reserved when `ticket`'s reading was made, paying growth from `reservation`.
+    /// Ends a call that got a block of `bytes`, with the reading that was made after it. Pays from `reservation`.
     ///
     /// # Errors
-    /// The reservation, still held, where the growth does not fit the budget; the charge is then as before.
+    /// The reservation, still held, where the pool holds more than fits the budget; the call is then still under way.
     pub fn settle<'b>(
         &self,
         pool: PoolRef,
-        ticket: Ticket,
-        reserved: u64,
+        bytes: u64,
+        reading: Option<(Ticket, PoolLevels)>,
         budget: &Budget<'b>,
         reservation: Reservation<'b>,
     ) -> Result<(), Reservation<'b>> {
         let pools = &mut *self.pools.lock();
-        let Some(entry) = pools
-            .get_mut(usize::from(pool.slot))
-            .filter(|p| p.known && p.applied < ticket.0)
-        else {
+        let Some(entry) = entry_of(pools, pool) else {
             return Ok(());
         };
-        if let Some(growth) = reserved
-            .checked_sub(entry.level)
-            .filter(|growth| *growth > 0)
-        {
-            reservation
-                .commit_as(growth)
-                .map_err(|(reservation, _)| reservation)?;
-            entry.step = gcd(entry.step, growth);
-        } else {
-            budget.release(entry.level - reserved);
-        }
-        entry.level = reserved;
-        entry.applied = ticket.0;
-        Ok(())
-    }
-
-    /// As [`settle`](Self::settle), but takes what the driver says even beyond the limit: the memory is there.
-    pub fn force(&self, pool: PoolRef, ticket: Ticket, reserved: u64, budget: &Budget<'_>) {
-        let pools = &mut *self.pools.lock();
-        let Some(entry) = pools
-            .get_mut(usize::from(pool.slot))
-            .filter(|p| p.known && p.applied < ticket.0)
-        else {
-            return;
+        let own = reservation.bytes();
+        entry.leave(bytes, own);
+        entry.blocks += 1;
+        entry.live += bytes;
+        entry.apply(reading);
+        // What others reserved pays first, as theirs is paid by us.
+        let missing = entry
+            .seen
+            .saturating_sub(entry.level + own + entry.reserved);
+        let keep = entry.share(own + missing);
+        let paid = match keep.checked_sub(entry.level) {
+            Some(more) => reservation.commit_as(more),
+            None => {
+                budget.release(entry.level - keep);
+                reservation.commit_as(0)
+            }
         };
-        match reserved.checked_sub(entry.level) {
-            Some(growth) => budget.charge(growth),
-            None => budget.release(entry.level - reserved),
+        match paid {
+            Ok(()) => {
+                entry.level = keep;
+                Ok(())
+            }
+            Err((reservation, _)) => {
+                entry.enter(bytes, own);
+                entry.blocks -= 1;
+                entry.live -= bytes;
+                Err(reservation)
+            }
         }
-        entry.level = reserved;
-        entry.applied = ticket.0;
     }
 
-    /// A block was handed out.
-    pub fn block_taken(&self, slot: u16) {
-        if let Some(entry) = self.pools.lock().get_mut(usize::from(slot)) {
-            entry.blocks += 1;
+    /// Ends a call that got nothing.
+    pub fn cancel<'b>(
+        &self,
+        pool: PoolRef,
+        bytes: u64,
+        reading: Option<(Ticket, PoolLevels)>,
+        budget: &Budget<'b>,
+        reservation: Reservation<'b>,
+    ) {
+        let pools = &mut *self.pools.lock();
+        if let Some(entry) = entry_of(pools, pool) {
+            entry.leave(bytes, reservation.bytes());
+            entry.apply(reading);
+            entry.level_at(entry.share(reservation.bytes()), budget);
+            if !entry.open
+                && let Some((_, level)) = entry.end_if_empty()
+            {
+                budget.release(level);
+            }
+        }
+        // After the level: what others count on must not be anybody's in between.
+        drop(reservation);
+    }
+
+    /// Takes a reading as it is, even beyond the limit: the memory is there.
+    pub fn observe(&self, pool: PoolRef, ticket: Ticket, levels: PoolLevels, budget: &Budget<'_>) {
+        let pools = &mut *self.pools.lock();
+        if let Some(entry) = entry_of(pools, pool) {
+            entry.apply(Some((ticket, levels)));
+            entry.level_at(entry.share(0), budget);
         }
     }
 
-    /// A block was freed. Returns the device and bytes to uncharge if it was the last one of a destroyed pool, and the
-    /// pool itself where it can still be asked.
-    pub fn block_freed(&self, slot: u16) -> (Option<(u32, u64)>, Option<PoolRef>) {
+    /// Device of the pool in a slot, and the pool itself where it can still be asked.
+    pub fn in_slot(&self, slot: u16) -> Option<(u32, Option<PoolRef>)> {
+        let pools = self.pools.lock();
+        let entry = pools.get(usize::from(slot)).filter(|p| p.known)?;
+        let (handle, device) = (entry.handle, entry.device?);
+        let pool = entry.open.then_some(PoolRef {
+            slot,
+            handle,
+            device,
+        });
+        Some((device, pool))
+    }
+
+    /// A block was freed, and the pool was read after that if it can still be asked. Both count at once: between them an
+    /// older reading could pass for one of what is left.
+    pub fn block_freed(
+        &self,
+        slot: u16,
+        bytes: u64,
+        reading: Option<(Ticket, PoolLevels)>,
+        budget: &Budget<'_>,
+    ) {
         let pools = &mut *self.pools.lock();
         let Some(entry) = pools.get_mut(usize::from(slot)).filter(|p| p.known) else {
-            return (None, None);
+            return;
         };
         entry.blocks = entry.blocks.saturating_sub(1);
-        if entry.open {
-            let pool = entry.device.map(|device| PoolRef {
-                slot,
-                handle: entry.handle,
-                device,
-            });
-            return (None, pool);
+        entry.live = entry.live.saturating_sub(bytes);
+        entry.apply(reading);
+        entry.level_at(entry.share(0), budget);
+        if !entry.open
+            && let Some((_, level)) = entry.end_if_empty()
+        {
+            budget.release(level);
         }
-        (leave_if_empty(entry), None)
     }
 
     /// A pool is about to be destroyed: its handle may be handed out again from now on.
@@ -225,7 +285,7 @@ impl StreamPools {
         self.pools
             .lock()
             .get_mut(usize::from(pool.slot))
-            .and_then(leave_if_empty)
+            .and_then(Pool::end_if_empty)
     }
 
     /// Bytes charged now on a device.
@@ -239,19 +299,16 @@ impl StreamPools {
     }
 }
 
+/// The pool that a reference means, if the books still have it.
+fn entry_of(pools: &mut [Pool], pool: PoolRef) -> Option<&mut Pool> {
+    pools
+        .get_mut(usize::from(pool.slot))
+        .filter(|p| p.known && p.handle == pool.handle)
+}
+
 fn enter(pools: &mut Vec<Pool>, handle: usize, device: Option<u32>) -> usize {
     // Tickets of the slot's former pool stay older than any of the new one.
-    let fresh = |ticket| Pool {
-        handle,
-        device,
-        open: true,
-        known: true,
-        level: 0,
-        step: 0,
-        blocks: 0,
-        ticket,
-        applied: ticket,
-    };
+    let fresh = |ticket| Pool::new(handle, device, ticket);
     match pools.iter().position(|p| !p.known) {
         Some(at) => {
             pools[at] = fresh(pools[at].ticket);
@@ -262,18 +319,6 @@ fn enter(pools: &mut Vec<Pool>, handle: usize, device: Option<u32>) -> usize {
             pools.len() - 1
         }
     }
-}
-
-fn leave_if_empty(entry: &mut Pool) -> Option<(u32, u64)> {
-    if entry.blocks > 0 {
-        return None;
-    }
-    entry.known = false;
-    Some((entry.device?, std::mem::take(&mut entry.level)))
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(all(test, not(loom)))]

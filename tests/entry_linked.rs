@@ -1,4 +1,4 @@
-//! Functions that are linked and not looked up are capped, whatever way the object that calls them was loaded.
+//! Functions that are linked, or looked up by the object that calls them, are capped whatever way that object was loaded.
 
 mod entry;
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use entry::builds;
 use harness::{Sim, cc};
 
-const CALLS: [&str; 7] = [
+const CALLS: [&str; 10] = [
     "cuMemAlloc_v2",
     "data",
     "cuGetProcAddress",
@@ -15,6 +15,9 @@ const CALLS: [&str; 7] = [
     "cuMemAllocManaged",
     "cuMemAllocAsync",
     "cuMemCreate",
+    "dlsym",
+    "default",
+    "next",
 ];
 
 /// Takes 96 MiB at a time, four times, under 300 MiB.

@@ -284,6 +284,23 @@ pub unsafe fn of_handle(map: *mut LinkMap) -> Option<Loaded> {
     Some(found)
 }
 
+static AT_START: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// How many objects came with the program; those at higher positions were opened later.
+pub fn at_start() -> usize {
+    AT_START.load(Ordering::Relaxed)
+}
+
+/// Counts them. Called when we are loaded.
+pub fn count_at_start() {
+    let mut count = 0;
+    walk(|_| {
+        count += 1;
+        ControlFlow::Continue(())
+    });
+    AT_START.store(count, Ordering::Relaxed);
+}
+
 static OWN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Our own extent.

@@ -1,13 +1,16 @@
 //! Stream-ordered allocations: admitted by how much their pool may grow, charged by how much it did.
 
 use super::{Failure, Governor, deny, patience};
-use crate::budget::Lane;
+use crate::budget::{Budget, Lane, Refused, Reservation};
 use crate::code::Code;
 use crate::driver::{Driver, PoolLevels};
-use crate::ledger::{Block, Kind};
-use crate::stream_pools::PoolRef;
+use crate::ledger::{Block, Kind, SMALL_STEP};
+use crate::stream_pools::{PoolRef, Step, Ticket};
 
-impl Governor<'_> {
+/// How often a call counts again before it is refused.
+const ROUNDS: u32 = 16;
+
+impl<'a> Governor<'a> {
     /// A pool was created on `device`, or (`None`) on the host.
     pub fn pool_created(&self, handle: usize, device: Option<u32>) {
         self.pools.created(handle, device);
@@ -51,63 +54,85 @@ impl Governor<'_> {
     ) -> Result<u64, Failure> {
         let budget = self.budget(pool.device).ok_or(Failure::Forward)?;
         let near = self.near_budget(pool.device).ok_or(Failure::Forward)?;
-        let levels = driver.pool_levels(pool.handle).ok_or(Failure::Forward)?;
-        let growth = |levels: PoolLevels, exact| {
-            let spare = levels.reserved.saturating_sub(levels.used);
-            self.pools.growth(pool, bytes, spare, exact)
-        };
-        let reservation = match near.reserve(lane, growth(levels, false)) {
+        // As the driver rounds them; where that overflows it has the answer.
+        let bytes = bytes
+            .checked_next_multiple_of(SMALL_STEP)
+            .ok_or(Failure::Forward)?;
+        let reservation = match self.pools.start(pool, bytes, &near, lane, Step::Shown) {
             Ok(reservation) => reservation,
-            Err(_) => {
-                self.trim_pools(driver, pool.device);
-                self.read_overhead(driver, pool.device);
-                let levels = driver.pool_levels(pool.handle).ok_or(Failure::Forward)?;
-                let asked = growth(levels, true);
-                budget
-                    .reserve_or_wait(lane, asked, patience())
-                    .map_err(|refused| {
-                        Failure::Denied(deny(&budget, pool.device, asked, refused))
-                    })?
+            Err(_) => self.pool_start_hard(driver, lane, pool, bytes, &budget)?,
+        };
+        let address = match call() {
+            Ok(address) => address,
+            Err(code) => {
+                let reading = self.read(driver, pool);
+                self.pools
+                    .cancel(pool, bytes, reading, &budget, reservation);
+                return Err(Failure::Driver(code));
             }
         };
-        let address = call().map_err(Failure::Driver)?;
-        self.pools.block_taken(pool.slot);
-        self.keep(
-            driver,
-            address,
-            Block {
-                size: bytes,
-                kind: Kind::Pool,
-                owner: pool.slot,
-            },
-        );
-        let ticket = self.pools.ticket(pool);
-        let Some(grown) = driver.pool_levels(pool.handle) else {
-            return Ok(address);
+        let block = Block {
+            size: bytes,
+            kind: Kind::Pool,
+            owner: pool.slot,
         };
+        self.keep(driver, address, block);
+        let reading = self.read(driver, pool);
         let settled = self
             .pools
-            .settle(pool, ticket, grown.reserved, &budget, reservation);
+            .settle(pool, bytes, reading, &budget, reservation);
         let Err(reservation) = settled else {
             return Ok(address);
         };
         // It grew past the limit all the same: undo it, and take from the pool what it no longer needs.
         self.ledger.take(address);
-        self.pools.block_freed(pool.slot);
         let _working = self.giving_back();
         undo(address);
         driver.trim_pool(pool.handle);
-        let ticket = self.pools.ticket(pool);
-        if let Some(levels) = driver.pool_levels(pool.handle) {
-            self.pools.force(pool, ticket, levels.reserved, &budget);
-        }
-        let asked = grown.reserved.saturating_sub(levels.reserved);
-        let refused = crate::budget::Refused {
+        let refused = Refused {
             held: budget.held(),
             overhead: budget.overhead(),
         };
-        drop(reservation);
-        Err(Failure::Denied(deny(&budget, pool.device, asked, refused)))
+        let reading = self.read(driver, pool);
+        self.pools
+            .cancel(pool, bytes, reading, &budget, reservation);
+        Err(Failure::Denied(deny(&budget, pool.device, bytes, refused)))
+    }
+
+    /// The long way to a pool's reservation, once the short one has failed: trim, count without assumptions, wait for
+    /// what is in flight, and count again as long as that makes it less.
+    #[cold]
+    fn pool_start_hard<D: Driver>(
+        &self,
+        driver: &D,
+        lane: Lane,
+        pool: PoolRef,
+        bytes: u64,
+        budget: &Budget<'a>,
+    ) -> Result<Reservation<'a>, Failure> {
+        driver.pool_levels(pool.handle).ok_or(Failure::Forward)?;
+        let mut rounds = 0;
+        loop {
+            self.trim_pools(driver, pool.device);
+            self.read_overhead(driver, pool.device);
+            let started = self.pools.start(pool, bytes, budget, lane, Step::Least);
+            let (growth, _) = match started {
+                Ok(reservation) => return Ok(reservation),
+                Err(refused) => refused,
+            };
+            let waited = budget.reserve_or_wait(lane, growth, patience());
+            let refused = match waited.map(|ours| self.pools.start_with(pool, bytes, ours)) {
+                Ok(Ok(reservation)) => return Ok(reservation),
+                // It would grow by more than that by now.
+                Ok(Err(_)) => None,
+                Err(refused) => Some(refused),
+            };
+            rounds += 1;
+            let less = self.pools.growth(pool, bytes) < growth;
+            if let Some(refused) = refused.filter(|_| !less || rounds >= ROUNDS) {
+                return Err(Failure::Denied(deny(budget, pool.device, growth, refused)));
+            }
+        }
     }
 
     /// `cuMemPoolDestroy`: the driver's answer.
@@ -135,12 +160,7 @@ impl Governor<'_> {
     }
 
     /// A call of the program that may take memory from a pool: the driver's answer, and the level read again.
-    pub fn pool_trim<D: Driver>(
-        &self,
-        driver: &D,
-        handle: usize,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    pub fn pool_trim<D: Driver>(&self, driver: &D, handle: usize, call: impl FnOnce() -> Code) -> Code {
         let _working = self.giving_back();
         let code = call();
         if let Some(pool) = self.pools.find(handle, None) {
@@ -165,21 +185,28 @@ impl Governor<'_> {
         }
     }
 
-    pub(super) fn pool_block_freed<D: Driver>(&self, driver: &D, slot: u16) {
-        let (gone, pool) = self.pools.block_freed(slot);
-        self.release(gone);
-        if let Some(pool) = pool {
-            self.reread(driver, pool);
+    pub(super) fn pool_block_freed<D: Driver>(&self, driver: &D, block: Block) {
+        let Some((device, pool)) = self.pools.in_slot(block.owner) else {
+            return;
+        };
+        let reading = pool.and_then(|pool| self.read(driver, pool));
+        if let Some(budget) = self.budget(device) {
+            self.pools
+                .block_freed(block.owner, block.size, reading, &budget);
         }
     }
 
     fn reread<D: Driver>(&self, driver: &D, pool: PoolRef) {
-        let ticket = self.pools.ticket(pool);
-        if let (Some(levels), Some(budget)) =
-            (driver.pool_levels(pool.handle), self.budget(pool.device))
+        if let (Some((ticket, levels)), Some(budget)) =
+            (self.read(driver, pool), self.budget(pool.device))
         {
-            self.pools.force(pool, ticket, levels.reserved, &budget);
+            self.pools.observe(pool, ticket, levels, &budget);
         }
+    }
+
+    fn read<D: Driver>(&self, driver: &D, pool: PoolRef) -> Option<(Ticket, PoolLevels)> {
+        let ticket = self.pools.ticket(pool);
+        Some((ticket, driver.pool_levels(pool.handle)?))
     }
 
     fn release(&self, charge: Option<(u32, u64)>) {

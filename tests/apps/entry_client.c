@@ -1,6 +1,8 @@
-// Allocates through functions that are linked, not looked up. A program (-DPROGRAM) or a library that entry_host.c opens.
+// Allocates through functions that are linked, or looked up by the object itself. A program (-DPROGRAM) or a library that entry_host.c opens.
 //   entry_client CALL BYTES COUNT
 // makes COUNT allocations, prints the code of each and what became of the out-parameter, frees them all and tries once more.
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,14 @@ static int take(const char *call, u64 *out, size_t bytes)
         int (*alloc)(u64 *, size_t) = NULL;
         int code = cuGetProcAddress("cuMemAlloc", (void **)&alloc, 11030, 0);
         return code ? code : alloc(out, bytes);
+    }
+    void *handle = !strcmp(call, "dlsym")     ? dlopen("libcuda.so.1", RTLD_NOW)
+                   : !strcmp(call, "default") ? RTLD_DEFAULT
+                   : !strcmp(call, "next")    ? RTLD_NEXT
+                                              : (void *)-2L;
+    if (handle != (void *)-2L) {
+        int (*alloc)(u64 *, size_t) = (int (*)(u64 *, size_t))dlsym(handle, "cuMemAlloc_v2");
+        return alloc ? alloc(out, bytes) : -1;
     }
 #ifdef ALL
     size_t pitch;

@@ -50,21 +50,64 @@ int cuMemAlloc(unsigned *pointer, unsigned bytes)
 
 int cuMemAlloc_v2(u64 *pointer, size_t bytes)
 {
-    *pointer = next += bytes;
+    *pointer = next;
+    next += (bytes + 0x3fffff) & ~0x1fffffULL;
     return initialised ? 0 : 3;
 }
 
 #ifdef NEWER
 int cuMemAlloc_v3(u64 *pointer, size_t bytes, u64 flags)
 {
-    *pointer = next += bytes + flags;
-    return 0;
+    return cuMemAlloc_v2(pointer, bytes + flags);
 }
 #endif
 
 int cuMemFree_v2(u64 pointer)
 {
     return pointer ? 0 : 1;
+}
+
+// One device; what a cap is made from.
+int cuDeviceGetCount(int *count)
+{
+    *count = 1;
+    return initialised ? 0 : 3;
+}
+
+int cuDeviceGet(int *device, int ordinal)
+{
+    *device = 0;
+    return !initialised ? 3 : ordinal ? 101 : 0;
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+    *bytes = (size_t)1 << 34;
+    return device ? 101 : 0;
+}
+
+int cuDeviceGetUuid(unsigned char *uuid, int device)
+{
+    memset(uuid, 7, 16);
+    return device ? 101 : 0;
+}
+
+int cuDeviceGetName(char *name, int size, int device)
+{
+    snprintf(name, (size_t)size, "a device");
+    return device ? 101 : 0;
+}
+
+int cuCtxGetCurrent(void **ctx)
+{
+    *ctx = &next;
+    return 0;
+}
+
+int cuCtxGetDevice(int *device)
+{
+    *device = 0;
+    return 0;
 }
 
 int cuDriverGetVersion(int *version)

@@ -21,6 +21,7 @@ static ANY_HIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// Hides all exports, unless the program came with a driver.
 pub fn at_load() {
+    images::count_at_start();
     let mut linked = false;
     images::for_each(|_, object| {
         linked |= Class::of(object).is_some();

@@ -90,11 +90,15 @@ fn next(question: &Question, caller: Option<&Loaded>, position: usize) -> Found 
         }
         return after_us(question).map_or(Found::Nowhere, Found::At);
     }
+    if position >= images::at_start() {
+        // Opened later: "next" is among its own dependencies.
+        return own_scope(question, caller).map_or(Found::Natural, Found::At);
+    }
     let Some(after) = definers.first_after(position) else {
         return Found::Natural;
     };
-    // What comes later in load order counts if the caller can see it.
-    if after_us(question).is_some() || own_scope(question, caller).is_some() {
+    // What comes later in load order counts if it is in the program's scope.
+    if after_us(question).is_some() {
         Found::At(after)
     } else {
         Found::Natural

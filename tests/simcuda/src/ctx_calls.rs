@@ -33,6 +33,12 @@ fn create(out: Out<Handle>, flags: u32, device: i32, api_version: u32) -> CUresu
     }
 }
 
+/// Waits for host functions; pools then give back what is above their thresholds.
+fn synchronize() {
+    crate::hostfn::drain();
+    pool::synchronized();
+}
+
 /// Answers one fact about a context.
 fn tell<T>(out: Out<T>, handle: Handle, fact: impl FnOnce(&'static ctx::Context) -> T) -> CUresult {
     match ctx::from_handle_or_current(handle) {
@@ -158,11 +164,11 @@ cuda_api! {
 
     /// Everything is done when it is asked for; pools give back what is above their thresholds.
     fn cuCtxSynchronize() -> CUresult {
-        api::code(ctx::require().map(|_| pool::synchronized()))
+        api::code(ctx::require().map(|_| synchronize()))
     }
 
     fn cuCtxSynchronize_v2(context: Handle) -> CUresult {
-        api::code(ctx::from_handle_or_current(context).map(|_| pool::synchronized()))
+        api::code(ctx::from_handle_or_current(context).map(|_| synchronize()))
     }
 
     fn cuDevicePrimaryCtxRetain(out: Out<Handle>, device: i32) -> CUresult {

@@ -85,6 +85,8 @@ fn other_implementation(flags: u32) -> CUresult {
         return NO_DEVICE;
     };
     match symbol_of(&path, c"cuInit") {
+        // Ourselves, asked by the first copy.
+        Some(init) if init.cast_const().cast() == cuInit::LINKED => 0,
         Some(init) => {
             // SAFETY: cuInit of the driver API.
             let init: extern "C" fn(u32) -> CUresult = unsafe { std::mem::transmute(init) };
@@ -111,9 +113,14 @@ fn write_text(text: &str, out: Out<c_char>, len: i32) -> CUresult {
     0
 }
 
-fn uuid(out: Out<[u8; 16]>, device: i32) -> CUresult {
+/// A device's UUID, or the one of the GPU that it is a MIG instance of.
+fn uuid(out: Out<[u8; 16]>, device: i32, of_gpu: bool) -> CUresult {
     match machine(device) {
-        Ok(device) => out.answer(Books::global().uuid(device)),
+        Ok(device) => {
+            let mut uuid = Books::global().uuid(device);
+            uuid[0] ^= if of_gpu { 0xff } else { 0 };
+            out.answer(uuid)
+        }
         Err(code) => code,
     }
 }
@@ -186,8 +193,12 @@ cuda_api! {
         }
     }
 
-    fn cuDeviceGetUuid, cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: i32) -> CUresult {
-        uuid(out, device)
+    fn cuDeviceGetUuid(out: Out<[u8; 16]>, device: i32) -> CUresult {
+        uuid(out, device, Knobs::get().mig)
+    }
+
+    fn cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: i32) -> CUresult {
+        uuid(out, device, false)
     }
 
     fn cuDeviceGetAttribute(out: Out<i32>, attribute: i32, device: i32) -> CUresult {

@@ -45,6 +45,20 @@ fn a_symbol_and_a_pointer_from_cu_get_proc_address_are_told_apart() {
 }
 
 #[test]
+fn a_stub_library_hands_over_to_another_implementation() {
+    let sim = Sim::new();
+    let other = sim.folder().join("other.so");
+    fs::copy(sim.libcuda(), &other).expect("the folder is writable");
+    let out = sim
+        .run(cc("driver.c", &[]))
+        .arg("cuInit 0")
+        .env("SIMCUDA_IMPL", &other)
+        .out();
+    assert_eq!(out.ok().stdout, "cuInit 0\n");
+    assert_eq!(sim.truth().calls("cuInit"), 2, "both libraries were asked");
+}
+
+#[test]
 fn a_linked_program_is_seen_as_such() {
     let sim = Sim::new();
     let file = sim.folder().join("trace");
