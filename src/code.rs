@@ -29,6 +29,8 @@ impl Code {
     pub const NOT_PERMITTED: Code = Code(800);
     /// What was asked is not supported.
     pub const NOT_SUPPORTED: Code = Code(801);
+    /// Another stream's capture is in the way.
+    pub const STREAM_CAPTURE_IMPLICIT: Code = Code(906);
     /// Something went wrong that has no other code.
     pub const UNKNOWN: Code = Code(999);
 

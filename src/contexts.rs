@@ -67,6 +67,13 @@ pub struct Ending {
     retired: Option<usize>,
 }
 
+impl Ending {
+    /// Whether others hold the context still, as far as we saw it retained.
+    pub fn leaves_it_alive(&self) -> bool {
+        self.retired.is_none()
+    }
+}
+
 impl Contexts {
     /// Books for a process that sees `devices` devices.
     #[must_use]

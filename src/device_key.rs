@@ -25,6 +25,11 @@ pub enum DeviceKey {
     Uuid(String),
 }
 
+impl DeviceId<'_> {
+    /// Stands for the ordinal of a device that CUDA does not show to this process: no index names it.
+    pub const UNSEEN: u32 = u32::MAX;
+}
+
 impl DeviceKey {
     /// Reads a name.
     ///
@@ -58,7 +63,7 @@ impl DeviceKey {
     pub fn matches(&self, device: &DeviceId<'_>) -> bool {
         match self {
             DeviceKey::Any => true,
-            DeviceKey::Index(index) => *index == device.ordinal,
+            DeviceKey::Index(index) => *index == device.ordinal && *index != DeviceId::UNSEEN,
             DeviceKey::Uuid(start) => device
                 .uuid
                 .get(..start.len())
@@ -226,6 +231,14 @@ mod tests {
             &Limit::Bytes(1 << 30)
         );
         assert!(limits("0=2G").expect("a list").get(&device(1)).is_none());
+    }
+
+    #[test]
+    fn a_device_that_is_not_seen_has_no_index() {
+        let unseen = device(DeviceId::UNSEEN);
+        assert!(!DeviceKey::Index(u32::MAX).matches(&unseen));
+        assert!(DeviceKey::Any.matches(&unseen));
+        assert!(DeviceKey::Uuid(UUID.to_owned()).matches(&unseen));
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! 5. [`ledger`] keeps the block by its address, so that the free finds its size and owner.
 //!
 //! [`policy`] is the only place that knows this order. [`vmm`] and [`stream_pools`] keep the books of memory that is not
-//! counted by addresses; [`driver`] is what all of it asks of a driver; [`meminfo`] what the program is told.
+//! counted by addresses; [`driver`] is what all of it asks of a driver; [`meminfo`] what the program is told. [`visible`]
+//! foresees the driver's numbering of devices where NVML is asked before it.
 #![forbid(unsafe_code)]
 
 pub mod budget;
@@ -26,4 +27,5 @@ pub mod pagemap;
 pub mod policy;
 pub mod stream_pools;
 pub(crate) mod sync;
+pub mod visible;
 pub mod vmm;

@@ -188,6 +188,7 @@ impl StreamPools {
                 Ok(())
             }
             Err((reservation, _)) => {
+                entry.surprised = true;
                 entry.enter(bytes, own);
                 entry.blocks -= 1;
                 entry.live -= bytes;

@@ -1,17 +1,9 @@
-//! What is written, where, and how much of it.
+//! What is written about limits and refusals, and how often.
 
-use std::fs;
-
-use harness::{Output, Run, Sim};
-use script::{GIB, MIB, answer, said, said_once, script, silent, started};
+use harness::{Run, Sim};
+use script::{GIB, MIB, answer, client, said, said_once, script, silent, started};
 
 mod script;
-
-fn client(sim: &Sim, name: &str) -> Run {
-    sim.run(harness::python())
-        .arg(harness::root().join("tests/clients").join(name))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-}
 
 #[test]
 fn info_says_what_is_in_force_on_a_device_at_its_first_context_and_the_sum_at_the_end() {
@@ -22,7 +14,10 @@ fn info_says_what_is_in_force_on_a_device_at_its_first_context_and_the_sum_at_th
         2 * GIB,
         4 * GIB
     );
-    let out = script(&sim, &commands).capped("0=0.1875,1=total-2GiB").env("GPUCAP_LOG", "info").out();
+    let out = script(&sim, &commands)
+        .capped("0=0.1875,1=total-2GiB")
+        .env("GPUCAP_LOG", "info")
+        .out();
     out.ok();
     assert_eq!(
         said(&out),
@@ -54,14 +49,23 @@ fn info_tells_the_variable_that_a_limit_came_from_and_says_so_when_there_is_none
         ]
     );
     let lines = lines(run().env("CUDA_DEVICE_MEMORY_LIMIT_0", "2g"));
-    assert!(lines[0].starts_with("info: device 0: limit 2 GiB (2 GiB, CUDA_DEVICE_MEMORY_LIMIT_0), "), "{lines:?}");
+    assert!(
+        lines[0].starts_with("info: device 0: limit 2 GiB (2 GiB, CUDA_DEVICE_MEMORY_LIMIT_0), "),
+        "{lines:?}"
+    );
 }
 
 #[test]
 fn a_process_without_a_context_says_nothing_even_with_info() {
     let sim = Sim::new();
     for commands in ["", "init\ntotal 0"] {
-        silent(script(&sim, commands).capped("1GiB").env("GPUCAP_LOG", "info").out().ok());
+        silent(
+            script(&sim, commands)
+                .capped("1GiB")
+                .env("GPUCAP_LOG", "info")
+                .out()
+                .ok(),
+        );
     }
 }
 
@@ -78,13 +82,22 @@ fn a_refusal_names_its_entry_point_and_every_number() {
         ("frompool", "cuMemAllocFromPoolAsync"),
     ] {
         let sim = Sim::new();
-        let commands = format!("pool_create 0\ntake alloc a {}\ntake {entry} b {}", 600 * MIB, 512 * MIB);
+        let commands = format!(
+            "pool_create 0\ntake alloc a {}\ntake {entry} b {}",
+            600 * MIB,
+            512 * MIB
+        );
         let out = started(&sim, &commands).capped("1GiB").out();
         out.ok();
         let line = said_once(&out);
         let start = format!("warning: denied {name} on device 0: asked ");
         assert!(line.starts_with(&start), "{line}");
-        assert!(line.ends_with(", live 600 MiB, held 600 MiB, overhead 0 B, limit 1 GiB (set by GPUCAP_LIMIT)"), "{line}");
+        assert!(
+            line.ends_with(
+                ", live 600 MiB, held 600 MiB, overhead 0 B, limit 1 GiB (set by GPUCAP_LIMIT)"
+            ),
+            "{line}"
+        );
     }
 }
 
@@ -92,13 +105,23 @@ fn a_refusal_names_its_entry_point_and_every_number() {
 fn refusals_are_a_line_at_first_and_then_one_every_ten_seconds() {
     let sim = Sim::new();
     let clock = harness::cc("clock.c", &["-shared", "-fPIC"]);
-    let out = client(&sim, "rate.py").arg(&clock).capped("1GiB").preload_also(&[], &[&clock]).out();
+    let out = client(&sim, "rate.py")
+        .arg(&clock)
+        .capped("1GiB")
+        .preload_also(&[], &[&clock])
+        .out();
     out.ok();
     let lines = said(&out);
     assert_eq!(lines.len(), 3, "{out}");
     assert!(lines[0].ends_with("(set by GPUCAP_LIMIT)"), "{out}");
-    assert!(lines[1].ends_with("; 119 more refused since the last line"), "{out}");
-    assert!(lines[2].ends_with("; 2 more refused since the last line"), "{out}");
+    assert!(
+        lines[1].ends_with("; 119 more refused since the last line"),
+        "{out}"
+    );
+    assert!(
+        lines[2].ends_with("; 2 more refused since the last line"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -106,10 +129,19 @@ fn each_level_writes_what_is_as_important() {
     let sim = Sim::new();
     let commands = format!("take alloc a {}", 2 * GIB);
     let count = |level: &str, limit: &str| {
-        let out = started(&sim, &commands).capped(limit).env("GPUCAP_LOG", level).out();
+        let out = started(&sim, &commands)
+            .capped(limit)
+            .env("GPUCAP_LOG", level)
+            .out();
         (said(out.ok()).len(), out.stdout)
     };
-    for (level, lines) in [("off", 0), ("error", 0), ("warn", 1), ("info", 3), ("WARN", 1)] {
+    for (level, lines) in [
+        ("off", 0),
+        ("error", 0),
+        ("warn", 1),
+        ("info", 3),
+        ("WARN", 1),
+    ] {
         let (found, stdout) = count(level, "1GiB");
         assert_eq!(found, lines, "{level}");
         assert_eq!(stdout, "init 0\nretain 0\ntake 2 ok\n");
@@ -123,150 +155,80 @@ fn each_level_writes_what_is_as_important() {
 }
 
 #[test]
-fn a_log_file_gets_every_line_and_stderr_none() {
-    let sim = Sim::new();
-    let shared = sim.folder().join("all.log");
-    let commands = format!("take alloc a {}", 2 * GIB);
-    let run = |path: &str| {
-        let out = started(&sim, &commands).capped("1GiB").env("GPUCAP_LOG_FILE", path).env("GPUCAP_LOG", "info").out();
-        silent(out.ok());
-        out
-    };
-    let (one, other) = (run(&shared.display().to_string()), run(&shared.display().to_string()));
-    let text = fs::read_to_string(&shared).expect("written");
-    for out in [&one, &other] {
-        assert_eq!(text.matches(&format!("gpucap[{}]: ", out.pid)).count(), 3, "{text}");
-    }
-    assert_eq!(text.lines().count(), 6, "appended: {text}");
-
-    let own = run(&sim.folder().join("log.%p.of-%p").display().to_string());
-    let own = sim.folder().join(format!("log.{0}.of-{0}", own.pid));
-    assert_eq!(fs::read_to_string(own).expect("written").lines().count(), 3);
-
-    // A file that can't be written changes nothing for the program.
-    for path in ["/nowhere/at/all", "/proc/version", "/"] {
-        let out = run(path);
-        assert_eq!(answer(&out, "take", 0), "2 ok");
-    }
-    let out = started(&sim, "").capped("8").env("GPUCAP_LOG_FILE", &shared).out();
-    silent(out.ok());
-    assert!(fs::read_to_string(&shared).expect("written").contains("error: GPUCAP_LIMIT=8: "));
-}
-
-#[test]
-fn a55_what_a_program_writes_is_the_same_byte_for_byte() {
-    let sim = Sim::new();
-    let commands = format!("info_null\ntake alloc a {MIB}\nfill alloc 2097152\nfree a\nfree a\nfree_raw 12345\nsync");
-    let bare = started(&sim, &commands).out();
-    for level in ["warn", "info", "debug"] {
-        // The simulated device is as large as the limit.
-        let out = started(&sim, &commands).capped("16GiB").env("GPUCAP_LOG", level).out();
-        assert_eq!(out.ok().stdout, bare.stdout, "{out}");
-        if level == "warn" {
-            silent(&out);
-        }
-    }
-    for program in ["true", "env -i echo a"] {
-        let run = || sim.run("sh").args(["-c", program]);
-        let (bare, out) = (run().out(), run().capped("8").env("GPUCAP_LOG", "debug").out());
-        assert_eq!((&bare.stdout, &bare.stderr, bare.code), (&out.stdout, &out.stderr, out.code));
-    }
-}
-
-#[test]
-fn a55_a_descriptor_2_that_is_no_longer_stderr_is_left_alone() {
-    let sim = Sim::new();
-    let path = sim.folder().join("data");
-    for (when, what) in [("early", "file"), ("early", "socket"), ("late", "socket")] {
-        let out = client(&sim, "stderr.py").args([when, what]).arg(&path).capped("1GiB").out();
-        assert_eq!(out.ok().stdout, "b''\n", "{when} {what}: {out}");
-        silent(&out);
-    }
-}
-
-#[test]
-fn a_program_with_every_descriptor_closed_works_all_the_same() {
-    let sim = Sim::new();
-    let app = harness::cc("calls.c", &[]);
-    let run = sim.run("sh").args(["-c", "exec \"$0\" dlsym 2>&-"]).arg(app);
-    let out = run.capped("1GiB").stdin(&format!("init\nretain 0\ntake alloc a {}", 2 * GIB)).out();
-    assert_eq!(answer(out.ok(), "take", 0), "2 ok");
-    silent(&out);
-}
-
-#[test]
 fn the_drivers_own_errors_are_not_ours_in_the_log() {
     // B09: the device is full before the limit is.
     let sim = Sim::with(&[("TOTAL_MIB", "1024")]);
-    let commands = format!("take alloc a {}\nfill alloc 2097152\ntake managed b {GIB}\ntake async c {GIB}\ntake create d {GIB}", 2 * GIB);
-    let out = started(&sim, &commands).capped("8GiB").env("GPUCAP_LOG", "info").out();
+    let commands = format!(
+        "take alloc a {}\nfill alloc 2097152\ntake managed b {GIB}\ntake async c {GIB}\ntake create d {GIB}",
+        2 * GIB
+    );
+    let out = started(&sim, &commands)
+        .capped("8GiB")
+        .env("GPUCAP_LOG", "info")
+        .out();
     out.ok();
     assert_eq!(answer(&out, "take", 0), "2 ok");
     assert_eq!(answer(&out, "fill", 0), "2 512 untouched");
     let lines = said(&out);
-    assert!(!lines.iter().any(|line| line.contains("warning: ")), "{out}");
-    assert!(lines[1].ends_with("peak 1 GiB, live 1 GiB, denied 0"), "{out}");
+    assert!(
+        !lines.iter().any(|line| line.contains("warning: ")),
+        "{out}"
+    );
+    assert!(
+        lines[1].ends_with("peak 1 GiB, live 1 GiB, denied 0"),
+        "{out}"
+    );
 
     for code in [2, 4, 700, 999] {
         let rule = format!("cuMemAlloc_v2:1:{code}");
         let sim = Sim::with(&[("FAIL", &rule)]);
-        let out = started(&sim, "take alloc a 4096\ntake alloc b 4096").capped("1GiB").out();
+        let out = started(&sim, "take alloc a 4096\ntake alloc b 4096")
+            .capped("1GiB")
+            .out();
         silent(out.ok());
-        assert_eq!((answer(&out, "take", 0), answer(&out, "take", 1)), (format!("{code} ok"), "0 ok".into()));
-    }
-}
-
-/// Requires every line to be ours, short and free of control characters.
-fn decent(out: &Output) {
-    for line in out.stderr.split_inclusive('\n') {
-        assert!(line.len() <= 1024, "{} bytes: {line}", line.len());
-        let text = line.strip_suffix('\n').unwrap_or_else(|| panic!("no end of line: {line:?}"));
-        assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{line:?}");
-        assert!(text.starts_with("gpucap["), "{line:?}");
-    }
-}
-
-#[test]
-fn no_line_is_long_or_holds_a_control_character_whatever_the_environment_holds() {
-    let sim = Sim::new();
-    let long = "9".repeat(100_000);
-    for value in [&long, "4G\nGPUCAP_LOG=off", "\u{1b}[31m1G", "1\r2", "\u{202e}1G", "%s%n"] {
-        let out = started(&sim, "").capped(value).out();
-        decent(out.ok());
-        said_once(&out);
-    }
-    let mut run = started(&sim, "info").capped("1GiB").env("GPUCAP_\u{1b}[2JWHAT\u{7}EVER", "1");
-    for number in 0..200 {
-        run = run.env(&format!("GPUCAP_NOBODY_KNOWS_THIS_VARIABLE_{number}"), "1");
-    }
-    let out = run.out();
-    decent(out.ok());
-    said_once(&out);
-    assert_eq!(answer(&out, "info", 0), format!("0 {GIB} {GIB}"));
-}
-
-#[test]
-fn errno_stays_as_the_program_set_it() {
-    let sim = Sim::new();
-    for file in ["", "/nowhere/at/all", "/dev/null"] {
-        let run = client(&sim, "errnos.py").capped("1GiB").env("GPUCAP_LOG", "debug");
-        let out = if file.is_empty() { run.out() } else { run.env("GPUCAP_LOG_FILE", file).out() };
-        assert_eq!(out.ok().stdout, "first 2 42\nsecond 2 42\nmanaged 2 42\nasync 2 42\n", "{file}: {out}");
+        assert_eq!(
+            (answer(&out, "take", 0), answer(&out, "take", 1)),
+            (format!("{code} ok"), "0 ok".into())
+        );
     }
 }
 
 #[test]
 fn a_forked_child_has_no_sum_of_its_parents_at_its_end() {
     let sim = Sim::new();
-    let out = client(&sim, "forked.py").capped("1GiB").env("GPUCAP_LOG", "info").out();
+    let out = client(&sim, "forked.py")
+        .capped("1GiB")
+        .env("GPUCAP_LOG", "info")
+        .out();
     out.ok();
     let parents = format!("gpucap[{}]: ", out.pid);
-    let (parents, childrens): (Vec<_>, Vec<_>) = out.stderr.lines().partition(|line| line.starts_with(&parents));
-    assert_eq!(parents.iter().filter(|line| line.contains("at exit")).count(), 1, "{out}");
-    assert!(parents.last().is_some_and(|line| line.ends_with("peak 128 MiB, live 128 MiB, denied 0")), "{out}");
+    let (parents, childrens): (Vec<_>, Vec<_>) = out
+        .stderr
+        .lines()
+        .partition(|line| line.starts_with(&parents));
+    assert_eq!(
+        parents
+            .iter()
+            .filter(|line| line.contains("at exit"))
+            .count(),
+        1,
+        "{out}"
+    );
+    assert!(
+        parents
+            .last()
+            .is_some_and(|line| line.ends_with("peak 128 MiB, live 128 MiB, denied 0")),
+        "{out}"
+    );
     // The child of before the start has books of its own; the one of after it has a driver that answers 3.
-    let ends: Vec<_> = childrens.iter().filter(|line| line.contains("at exit")).collect();
-    assert!(ends.len() == 1 && ends[0].ends_with("peak 2 MiB, live 2 MiB, denied 0"), "{out}");
+    let ends: Vec<_> = childrens
+        .iter()
+        .filter(|line| line.contains("at exit"))
+        .collect();
+    assert!(
+        ends.len() == 1 && ends[0].ends_with("peak 2 MiB, live 2 MiB, denied 0"),
+        "{out}"
+    );
     let total = GIB;
     let free = |mib: u64| total - mib * MIB;
     let expected = format!(

@@ -1,21 +1,19 @@
 //! Python programs: ctypes clients, worker processes of every kind, the environment set from inside.
 
-use harness::{Output, Run, Sim};
-use script::{GIB, MIB, said_once, silent};
+use harness::{Output, Sim};
+use script::{GIB, MIB, client, said_once, silent};
 
 mod script;
-
-fn client(sim: &Sim, name: &str) -> Run {
-    sim.run(harness::python())
-        .arg(harness::root().join("tests/clients").join(name))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-}
 
 #[test]
 fn b18_a_limit_set_by_os_environ_holds_before_the_first_cuda_call_and_not_after() {
     let sim = Sim::new();
     let expected = format!("info 0 {GIB} {GIB}\nalloc 2\ninfo 0 {GIB} {GIB}\n");
-    for run in [client(&sim, "late.py").preload(), client(&sim, "late.py").capped("12GiB"), client(&sim, "late.py").capped("rubbish")] {
+    for run in [
+        client(&sim, "late.py").preload(),
+        client(&sim, "late.py").capped("12GiB"),
+        client(&sim, "late.py").capped("rubbish"),
+    ] {
         let out = run.out();
         assert_eq!(out.ok().stdout, expected, "{out}");
         assert!(said_once(&out).starts_with("warning: denied "), "{out}");
@@ -23,7 +21,10 @@ fn b18_a_limit_set_by_os_environ_holds_before_the_first_cuda_call_and_not_after(
 }
 
 fn workers(sim: &Sim, how: &str, count: usize) -> Output {
-    let out = client(sim, "workers.py").args([how, &count.to_string(), &(32 * MIB).to_string()]).capped("1GiB").out();
+    let out = client(sim, "workers.py")
+        .args([how, &count.to_string(), &(32 * MIB).to_string()])
+        .capped("1GiB")
+        .out();
     out.ok();
     assert_eq!(out.stdout.lines().count(), count, "{out}");
     out
@@ -35,9 +36,19 @@ fn b41_worker_processes_inherit_the_limit_each_for_itself() {
         let sim = Sim::new();
         let out = workers(&sim, how, 3);
         for line in out.stdout.lines() {
-            assert_eq!(line, format!("worker 0 {GIB} 2 32 0 0 {GIB}"), "{how}: {out}");
+            assert_eq!(
+                line,
+                format!("worker 0 {GIB} 2 32 0 0 {GIB}"),
+                "{how}: {out}"
+            );
         }
-        let held: Vec<u64> = sim.truth().processes().iter().map(|process| process.per_device[0].peak_blocks).filter(|peak| *peak > 0).collect();
+        let held: Vec<u64> = sim
+            .truth()
+            .processes()
+            .iter()
+            .map(|process| process.per_device[0].peak_blocks)
+            .filter(|peak| *peak > 0)
+            .collect();
         assert_eq!(held, [GIB; 3], "{how}");
         assert_eq!(sim.truth().device(0).peak, 3 * GIB);
         assert_eq!(sim.truth().device(0).used, 0, "the dead have given back");
@@ -59,12 +70,19 @@ fn threads_share_the_limit_of_their_process() {
         })
         .collect();
     assert_eq!(counts.iter().sum::<u64>(), 32, "{out}");
-    assert_eq!(sim.truth().process(out.pid).expect("it ran").per_device[0].peak_blocks, GIB);
+    assert_eq!(
+        sim.truth().process(out.pid).expect("it ran").per_device[0].peak_blocks,
+        GIB
+    );
 }
 
 #[test]
 fn a_program_that_becomes_another_one_starts_with_empty_books_and_reads_its_limit_again() {
     let sim = Sim::new();
     let out = client(&sim, "exec.py").arg("2GiB").capped("1GiB").out();
-    assert_eq!(silent(out.ok()).stdout, format!("info 0 {GIB} {GIB}\ninfo 0 {0} {0}\n", 2 * GIB), "{out}");
+    assert_eq!(
+        silent(out.ok()).stdout,
+        format!("info 0 {GIB} {GIB}\ninfo 0 {0} {0}\n", 2 * GIB),
+        "{out}"
+    );
 }

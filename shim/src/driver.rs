@@ -47,23 +47,13 @@ fn registered(class: Class) -> Option<&'static Driver> {
     unsafe { DRIVERS[class as usize].load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether the CUDA driver is known.
-pub fn found() -> bool {
-    registered(Class::Cuda).is_some()
-}
-
 /// Whether a driver of this class is known or loaded in the program's namespace.
 pub fn present(class: Class) -> bool {
     registered(class).is_some() || loaded(class).is_some()
 }
 
-/// Finds the CUDA driver for a hook that was called without any look-up before (a linked program): the copy in global
-/// scope, else one that is loaded, else what `dlopen` finds. Fills [`REAL`] where there is one.
-pub fn ensure() {
-    ensure_class(Class::Cuda);
-}
-
-/// As [`ensure`], for any class.
+/// Finds the driver for a hook that was called without any look-up before (a linked program): the copy in global scope,
+/// else one that is loaded, else what `dlopen` finds. Fills [`REAL`] where there is one.
 pub fn ensure_class(class: Class) {
     if registered(class).is_none() {
         match global(class)

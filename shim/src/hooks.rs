@@ -15,12 +15,14 @@ use crate::ffi::{
     Pool,
 };
 use crate::hooks::module::Module;
+use crate::hooks::nvml_info::{Memory, MemoryV2, NvmlDevice};
 
 pub mod context;
 pub mod info;
 pub mod init;
 pub mod linear;
 pub mod module;
+pub mod nvml_info;
 pub mod stream_ordered;
 pub mod vmm;
 
@@ -119,6 +121,8 @@ hooks! {
     Info    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => info::mem_get_info;
     Info    cuDeviceTotalMem(bytes: *mut u32, device: CUdevice) => info::device_total_mem_v1;
     Info    cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) => info::device_total_mem;
+    Info    nvmlDeviceGetMemoryInfo(device: NvmlDevice, memory: *mut Memory) => nvml_info::memory_info;
+    Info    nvmlDeviceGetMemoryInfo_v2(device: NvmlDevice, memory: *mut MemoryV2) => nvml_info::memory_info_v2;
 
     Context cuCtxCreate(pctx: *mut CUcontext, flags: u32, device: CUdevice) => context::create;
     Context cuCtxCreate_v2(pctx: *mut CUcontext, flags: u32, device: CUdevice) => context::create;

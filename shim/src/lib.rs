@@ -33,10 +33,11 @@ mod reloc;
 mod report;
 mod state;
 
-/// All that happens at load: a forked child will forget its parent's books, and our exports step out of the way of look-ups
-/// where no driver is loaded.
+/// All that happens at load: a closed stderr is noticed, a forked child will forget its parent's books, and our exports
+/// step out of the way of look-ups where no driver is loaded.
 #[ctor::ctor(unsafe)]
 fn at_load() {
+    log::at_load();
     // SAFETY: pthread_atfork(3) takes a function that calls only what is safe in a forked child: one atomic store.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     entry::at_load();

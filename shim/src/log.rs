@@ -1,8 +1,8 @@
 //! One line at a time, on stderr or appended to a file, with no allocation, no lock and no descriptor kept open.
 //!
-//! Stderr belongs to the program. It may have been closed and its number given to a connection since; so what
-//! descriptor 2 was at the first look-up of a hooked name is remembered, and nothing is written to a socket that was
-//! not there then.
+//! Stderr belongs to the program. It may have been closed and its number given to a file or a connection since; so what
+//! descriptor 2 was is remembered: nothing is written where it was closed when the program began, nor to a socket that was
+//! not there at the first look-up of a hooked name. A reader that is gone or does not read costs the line and nothing else.
 
 use core::ffi::CStr;
 use core::fmt::{self, Write};
@@ -12,10 +12,12 @@ pub use gpucap_core::config::Level;
 
 /// Longest line, in bytes; what is over is cut.
 const LINE: usize = 1024;
+/// How long a line waits for room in a pipe.
+const PATIENCE_MS: i32 = 100;
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 static FILE: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
-/// What stderr was at the start: a socket's inode, [`CLOSED`], or 0 for anything else.
+/// What stderr was: a socket's inode, [`CLOSED`], or 0 for anything else.
 static STDERR: AtomicU64 = AtomicU64::new(0);
 const CLOSED: u64 = u64::MAX;
 
@@ -26,8 +28,18 @@ pub fn configure(level: Level, file: Option<&'static CStr>) {
     FILE.store(path, Ordering::Release);
 }
 
-/// Remembers what stderr is.
+/// At load: a program without a stderr will have something else by its number soon.
+pub fn at_load() {
+    if stderr_is().is_none() {
+        STDERR.store(CLOSED, Ordering::Relaxed);
+    }
+}
+
+/// Remembers what stderr is, at the first look-up of a hooked name.
 pub fn remember_stderr() {
+    if STDERR.load(Ordering::Relaxed) == CLOSED {
+        return;
+    }
     let was = match stderr_is() {
         None => CLOSED,
         Some((libc::S_IFSOCK, inode)) => inode,
@@ -100,8 +112,13 @@ fn write_out(bytes: &[u8]) {
     let errno = unsafe { *libc::__errno_location() };
     let path = FILE.load(Ordering::Acquire);
     if !path.is_null() {
-        let flags =
-            libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY;
+        // O_NONBLOCK: a named pipe that nobody reads is no reason to wait.
+        let flags = libc::O_WRONLY
+            | libc::O_APPEND
+            | libc::O_CREAT
+            | libc::O_CLOEXEC
+            | libc::O_NOCTTY
+            | libc::O_NONBLOCK;
         // SAFETY: `path` is a C string that lives for ever (configure); open(2).
         let fd = unsafe { libc::open(path, flags, 0o644) };
         if fd >= 0 {
@@ -118,8 +135,39 @@ fn write_out(bytes: &[u8]) {
 
 /// A whole line in one write, so that lines of several processes do not mix.
 fn write_fd(fd: i32, bytes: &[u8]) {
-    // SAFETY: the buffer is valid for its length (write(2)); a failure has nowhere to be reported.
-    unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    let mut ready = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: poll(2) over one valid pollfd. A pipe that is ready takes at least a page, so the write does not wait.
+    let answers = unsafe { libc::poll(&raw mut ready, 1, PATIENCE_MS) };
+    if answers == 1 && ready.revents == libc::POLLOUT {
+        // SAFETY: the buffer is valid for its length (write(2)); a failure has nowhere to be reported.
+        without_sigpipe(|| unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) });
+    }
+}
+
+/// Makes a write that must not end the program: a pipe without a reader raises SIGPIPE in the thread that writes, which
+/// is held back here and taken away, unless one of the program's own was waiting already.
+fn without_sigpipe(write: impl FnOnce() -> isize) {
+    // SAFETY: sigset_t is a plain array that the calls below fill (sigsetops(3)); masks are the calling thread's
+    // (pthread_sigmask(3)), and a SIGPIPE of its own write is pending for it alone (pipe(7), sigtimedwait(2)).
+    unsafe {
+        let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
+            core::mem::zeroed();
+        libc::sigemptyset(&raw mut pipe);
+        libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+        libc::sigpending(&raw mut pending);
+        let theirs = libc::sigismember(&raw const pending, libc::SIGPIPE) == 1;
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+        let written = write();
+        if written < 0 && *libc::__errno_location() == libc::EPIPE && !theirs {
+            let at_once: libc::timespec = core::mem::zeroed();
+            libc::sigtimedwait(&raw const pipe, core::ptr::null_mut(), &raw const at_once);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+    }
 }
 
 fn stderr_is_ours() -> bool {

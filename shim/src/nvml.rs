@@ -142,15 +142,12 @@ fn handle(device: u32) -> Option<Handle> {
     if STARTED.load(Ordering::Acquire) != 1 {
         return None;
     }
-    real::uuids(device).into_iter().find_map(|uuid| {
-        let mut found: Handle = core::ptr::null_mut();
-        // SAFETY: a C string, and room for one handle.
-        unsafe { by_uuid(uuid.as_ptr(), &raw mut found) }
-            .ok()
-            .ok()?;
-        slot.store(found, Ordering::Release);
-        (!found.is_null()).then_some(found)
-    })
+    let uuid = real::uuid_of(device)?;
+    let mut found: Handle = core::ptr::null_mut();
+    // SAFETY: a C string, and room for one handle.
+    unsafe { by_uuid(uuid.as_ptr(), &raw mut found) }.ok().ok()?;
+    slot.store(found, Ordering::Release);
+    (!found.is_null()).then_some(found)
 }
 
 /// All processes on a device; `None` if no list can be had.

@@ -131,60 +131,56 @@ pub struct Device {
     pub total: u64,
 }
 
-/// The devices of this process; `None` before `cuInit`.
+/// The devices of this process, by ordinal; `None` before `cuInit`.
 pub fn devices() -> Option<Vec<Device>> {
     let mut count = 0;
     // SAFETY: `count` is valid for one int.
     unsafe { device_count(&raw mut count) }.ok().ok()?;
-    let all = (0..count).filter_map(|ordinal| {
+    let all = (0..count).map(|device| {
         let mut bytes = 0;
         // SAFETY: `bytes` is valid for one size_t.
-        unsafe { device_total(&raw mut bytes, ordinal) }.ok().ok()?;
-        Some(Device {
-            ordinal: u32::try_from(ordinal).ok()?,
-            uuid: uuid(ordinal),
-            total: bytes as u64,
-        })
+        let code = unsafe { device_total(&raw mut bytes, device) };
+        Device {
+            ordinal: u32::try_from(device).unwrap_or(0),
+            uuid: uuid(device),
+            // Of an unknown total every fraction is nothing.
+            total: if code.is_success() { bytes as u64 } else { 0 },
+        }
     });
     Some(all.collect())
 }
 
+/// A MIG instance has a UUID of its own, which only the newer function gives; the older one gives its GPU's.
 fn uuid(device: CUdevice) -> String {
-    raw_uuid(device).map_or_else(String::new, |bytes| spelt("GPU-", bytes))
-}
-
-/// The spellings by which NVML may know a device: as a GPU, or as a MIG instance.
-pub fn uuids(device: u32) -> Vec<CString> {
-    let bytes = CUdevice::try_from(device).ok().and_then(raw_uuid);
-    let spellings = bytes.map(|bytes| ["GPU-", "MIG-"].map(|kind| spelt(kind, bytes)));
-    spellings
-        .into_iter()
-        .flatten()
-        .filter_map(|text| CString::new(text).ok())
-        .collect()
-}
-
-fn raw_uuid(device: CUdevice) -> Option<[u8; 16]> {
-    let mut bytes = [0_u8; 16];
-    // SAFETY: `bytes` is valid for a CUuuid (16 bytes).
-    let mut code = unsafe { device_uuid_v2(&raw mut bytes, device) };
-    if !code.is_success() {
-        // SAFETY: as above.
-        code = unsafe { device_uuid(&raw mut bytes, device) };
-    }
-    code.is_success().then_some(bytes)
-}
-
-fn spelt(kind: &str, bytes: [u8; 16]) -> String {
+    let (mut own, mut gpu) = ([0_u8; 16], [0_u8; 16]);
+    // SAFETY: both are valid for a CUuuid (16 bytes).
+    let (own_code, gpu_code) = unsafe {
+        (
+            device_uuid_v2(&raw mut own, device),
+            device_uuid(&raw mut gpu, device),
+        )
+    };
+    let (kind, bytes) = match (own_code.is_success(), gpu_code.is_success()) {
+        (true, true) if own != gpu => ("MIG", own),
+        (true, _) => ("GPU", own),
+        (false, true) => ("GPU", gpu),
+        (false, false) => return String::new(),
+    };
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(
-        "{kind}{}-{}-{}-{}-{}",
+        "{kind}-{}-{}-{}-{}-{}",
         &hex[..8],
         &hex[8..12],
         &hex[12..16],
         &hex[16..20],
         &hex[20..]
     )
+}
+
+/// The name by which NVML knows a device.
+pub fn uuid_of(device: u32) -> Option<CString> {
+    let uuid = uuid(CUdevice::try_from(device).ok()?);
+    if uuid.is_empty() { None } else { CString::new(uuid).ok() }
 }
 
 /// The driver, as the rules see it.
@@ -239,12 +235,11 @@ impl Driver for Real {
 
     fn current_pool(&self, device: u32) -> Option<usize> {
         let mut pool = 0;
-        let device = CUdevice::try_from(device).ok()?;
+        let ordinal = CUdevice::try_from(device).ok()?;
         // SAFETY: `pool` is valid for one handle.
-        relaxed(|| unsafe { device_pool(&raw mut pool, device) })
-            .ok()
-            .ok()?;
-        Some(pool)
+        let code = relaxed(|| unsafe { device_pool(&raw mut pool, ordinal) });
+        // Where the driver does not say, it is the one that nobody has changed.
+        if code.is_success() { Some(pool) } else { default_pool(device) }
     }
 
     fn pool_levels(&self, pool: usize) -> Option<PoolLevels> {

@@ -4,7 +4,7 @@
 //! devices, that is after `cuInit`. A forked child starts with empty books and no lock of its parent's: its pointer is
 //! cleared and the parent's books stay behind unused.
 
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::CString;
 
 use gpucap_core::budget::{Cells, UNCAPPED};
@@ -13,6 +13,7 @@ use gpucap_core::device_key::DeviceId;
 use gpucap_core::policy::{DeviceRules, Governor, OverheadRule};
 use once_cell::race::OnceBox;
 
+use crate::phase::Phase;
 use crate::real::{self, Real};
 use crate::{environment, log, others, phase, report};
 
@@ -73,6 +74,7 @@ pub fn configuration() -> &'static Config {
     let mut problems = parsed.errors;
     problems.extend(others::other_limiter());
     let on_error = parsed.config.on_error;
+    close_if(&problems, on_error);
     let config = Box::new(parsed.config);
     // Two threads may read at once; only the one whose result is kept speaks.
     if CONFIG.set(config).is_ok() {
@@ -91,7 +93,15 @@ fn concerns_us(name: &[u8]) -> bool {
     name.starts_with(b"GPUCAP") || name.starts_with(b"CUDA_DEVICE_MEMORY_LIMIT")
 }
 
-/// Says what is wrong and does what `GPUCAP_ON_ERROR` asks for.
+/// Stops other threads too before what was read is theirs to go by: with a limit that is wrong and therefore left out,
+/// they would be uncapped.
+fn close_if(problems: &[String], on_error: OnError) {
+    if !problems.is_empty() && on_error != OnError::Open {
+        phase::close();
+    }
+}
+
+/// Says what is wrong, and ends the process where `GPUCAP_ON_ERROR` asks for it.
 fn complain(problems: &[String], on_error: OnError) {
     for problem in problems {
         match on_error {
@@ -99,23 +109,34 @@ fn complain(problems: &[String], on_error: OnError) {
             OnError::Closed | OnError::Exit => log::error(format_args!("{problem}")),
         }
     }
-    match on_error {
-        _ if problems.is_empty() => {}
-        OnError::Open => {}
-        OnError::Closed => phase::close(),
+    if !problems.is_empty() && on_error == OnError::Exit {
         // SAFETY: _exit(2) ends the process without running anything of the program's.
-        OnError::Exit => unsafe { libc::_exit(78) },
+        unsafe { libc::_exit(78) };
+    }
+}
+
+/// The driver has started but does not say what devices there are: nothing could be capped.
+pub fn no_devices() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let config = configuration();
+    let problem = "the driver does not name its devices (cuDeviceGetCount failed), so nothing can be capped";
+    let problems = [problem.to_owned()];
+    close_if(&problems, config.on_error);
+    if !SAID.swap(true, Ordering::AcqRel) {
+        complain(&problems, config.on_error);
     }
 }
 
 #[cold]
 #[inline(never)]
 fn make() -> Option<&'static State> {
-    if phase::settled() != phase::Phase::Working {
+    // A forked child finds the parent's phase, which is Working where the parent had books.
+    let may_work = |phase| matches!(phase, Phase::Enabled | Phase::Working);
+    if !may_work(phase::settled()) {
         return None;
     }
     let config = configuration();
-    if phase::now() != phase::Phase::Working {
+    if !may_work(phase::now()) {
         return None;
     }
     let devices = real::devices()?;
@@ -128,6 +149,7 @@ fn make() -> Option<&'static State> {
         })
         .collect();
     let (resolved, warnings, errors) = config.resolve(&ids);
+    close_if(&errors, config.on_error);
     let rules = resolved.iter().zip(&ids).map(|(r, d)| DeviceRules {
         limit: r.limit.unwrap_or(UNCAPPED),
         total: d.total,
@@ -162,13 +184,14 @@ fn make() -> Option<&'static State> {
                 log::debug(format_args!("device {ordinal} is {uuid}"));
             }
             report::at_exit();
+            phase::work();
         }
         Err(_) => {
             // SAFETY: `made` was never shared: another thread's books are in place.
             drop(unsafe { Box::from_raw(made) });
         }
     }
-    if phase::now() != phase::Phase::Working {
+    if phase::now() == Phase::Closed {
         return None;
     }
     existing()

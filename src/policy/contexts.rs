@@ -100,7 +100,10 @@ impl Governor<'_> {
             self.contexts.primary_lives(ending, all);
             return code;
         }
-        let active = driver.primary_is_active(device).unwrap_or(false);
+        // Where the driver does not say, our own count of retains has to do.
+        let active = driver
+            .primary_is_active(device)
+            .unwrap_or_else(|| ending.leaves_it_alive());
         let id = if active {
             self.contexts
                 .primary_handle(device)

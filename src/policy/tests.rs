@@ -280,19 +280,20 @@ fn a_pool_is_charged_by_what_it_reserves() {
 #[test]
 fn a_pool_that_grows_past_the_limit_is_undone() {
     let (cells, driver) = ([Cells::default()], Fake::new());
-    let governor = governor(&cells, 20 * MIB);
+    let governor = governor(&cells, 40 * MIB);
     driver
         .pools
         .borrow_mut()
         .insert(0x99, PoolLevels::default());
     let pool = governor.pool_of_stream(&driver, 0).unwrap();
-    let undo = |_| driver.pools.borrow_mut().get_mut(&0x99).unwrap().used -= MIB;
+    let undo = |_| driver.pools.borrow_mut().get_mut(&0x99).unwrap().used -= 40 * MIB;
     let refused = governor.pool_allocate(
         &driver,
         LANE,
         pool,
         MIB,
-        || Ok(driver.from_pool(0x99, MIB)),
+        // More than any step that was to be expected.
+        || Ok(driver.from_pool(0x99, 40 * MIB)),
         undo,
     );
     assert!(matches!(refused, Err(Failure::Denied(_))));

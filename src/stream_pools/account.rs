@@ -22,6 +22,8 @@ pub(super) struct Pool {
     pub(super) seen: u64,
     /// Greatest common divisor of all growth seen; 0 before any.
     pub(super) step: u64,
+    /// It grew past the limit, by a greater step than was assumed.
+    pub(super) surprised: bool,
     /// Blocks handed out, and their bytes.
     pub(super) blocks: u64,
     pub(super) live: u64,
@@ -54,6 +56,7 @@ impl Pool {
             level: 0,
             seen: 0,
             step: 0,
+            surprised: false,
             blocks: 0,
             live: 0,
             unknown: 0,
@@ -79,11 +82,11 @@ impl Pool {
     /// What a call for `bytes` has to reserve.
     pub(super) fn growth(&self, bytes: u64, step: Step) -> u64 {
         let step = match (self.step, step) {
-            (0, Step::Shown) => USUAL_STEP,
-            (0, Step::Least) => 1,
-            (shown, Step::Shown) => shown,
+            // Assumed less, it would be over the limit before anybody knows.
+            (0, _) => USUAL_STEP,
             // What was seen may be several steps of several calls.
-            (shown, Step::Least) => gcd(shown, USUAL_STEP),
+            (shown, Step::Least) if !self.surprised => gcd(shown, USUAL_STEP),
+            (shown, _) => shown,
         };
         self.future(bytes, step)
             .saturating_sub(self.level + self.reserved)

@@ -38,7 +38,11 @@ fn growth_is_a_whole_step_once_one_has_shown() {
         .unwrap();
     assert_eq!(first.bytes(), 32 * MIB, "assumed before");
     pools.cancel(pool, 5 * MIB, None, &budget, first);
-    assert_eq!(pools.growth(pool, 5 * MIB), 5 * MIB, "at least");
+    assert_eq!(
+        pools.growth(pool, 5 * MIB),
+        32 * MIB,
+        "before a refusal too"
+    );
     one_call(&pools, pool, &budget, 5 * MIB, 8 * MIB);
     assert_eq!((budget.held(), pools.charged(0)), (8 * MIB, 8 * MIB));
     assert_eq!(pools.growth(pool, 9 * MIB), 8 * MIB);
@@ -59,22 +63,23 @@ fn an_older_reading_never_replaces_a_newer_one() {
 #[test]
 fn growth_past_the_limit_hands_the_reservation_back_and_leaves_the_call_under_way() {
     let (pools, cells) = (StreamPools::default(), Cells::default());
-    let budget = Budget::new(&cells, 20 * MIB);
+    let budget = Budget::new(&cells, 40 * MIB);
     let pool = pool(&pools);
     let reservation = pools
         .start(pool, 2 * MIB, &budget, Lane::SHARED, Step::Least)
         .unwrap();
-    let reading = Some((pools.ticket(pool), levels(32 * MIB, 2 * MIB)));
+    let reading = Some((pools.ticket(pool), levels(64 * MIB, 2 * MIB)));
     let Err(reservation) = pools.settle(pool, 2 * MIB, reading, &budget, reservation) else {
-        panic!("32 MiB can't fit");
+        panic!("64 MiB can't fit");
     };
     assert_eq!(
         (reservation.bytes(), budget.held(), pools.charged(0)),
-        (2 * MIB, 2 * MIB, 0)
+        (32 * MIB, 32 * MIB, 0)
     );
     let reading = Some((pools.ticket(pool), levels(0, 0)));
     pools.cancel(pool, 2 * MIB, reading, &budget, reservation);
     assert_eq!(budget.held(), 0);
+    assert_eq!(pools.growth(pool, 2 * MIB), 64 * MIB, "it is known by now");
 }
 
 #[test]

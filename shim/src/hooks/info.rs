@@ -37,12 +37,8 @@ pub unsafe fn mem_get_info(
     let Some(state) = reporting() else {
         return code;
     };
-    // SAFETY: the driver has just written it.
-    let device_free = if free.is_null() {
-        0
-    } else {
-        unsafe { free.read() }
-    };
+    // SAFETY: a pointer that is not null has just been written to by the driver.
+    let device_free = unsafe { free.as_ref() }.copied().unwrap_or(0);
     let Some((seen_free, seen_total)) = view(state, device_free as u64) else {
         return code;
     };

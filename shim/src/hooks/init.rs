@@ -10,7 +10,7 @@ use crate::state;
 /// # Safety
 /// As the driver's function.
 pub unsafe fn init(real: unsafe extern "C" fn(u32) -> Code, flags: u32) -> Code {
-    if phase::settled() == Phase::Working {
+    if phase::settled() == Phase::Enabled {
         let _ = state::configuration();
     }
     if phase::now() == Phase::Closed {
@@ -20,7 +20,9 @@ pub unsafe fn init(real: unsafe extern "C" fn(u32) -> Code, flags: u32) -> Code 
     let code = unsafe { real(flags) };
     if code.is_success() {
         // Limits are resolved now: a wrong one is found before anything is allocated.
-        let _ = state::get();
+        if state::get().is_none() && phase::now() == Phase::Enabled {
+            state::no_devices();
+        }
         if phase::now() == Phase::Closed {
             return Code::INVALID_VALUE;
         }

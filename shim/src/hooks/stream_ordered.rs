@@ -199,12 +199,17 @@ fn ordered(
     )
 }
 
-/// Whether the stream captures, or can't say so because another one's capture would be broken by it.
+/// Whether the stream captures, or can't say so because another one's capture would be broken by it. Any other error of
+/// the question is no answer: the call is counted, and the driver finds the same fault with it.
 fn captures(streams: Streams, stream: CUstream) -> bool {
     let mut status = 0;
     // SAFETY: `status` is valid for one enum value; the stream is the program's own argument.
     let code = unsafe { (streams.capturing)(stream, &raw mut status) };
-    !code.is_success() || status != 0
+    if code.is_success() {
+        status != 0
+    } else {
+        code == Code::STREAM_CAPTURE_IMPLICIT
+    }
 }
 
 /// `cuMemFreeAsync`.

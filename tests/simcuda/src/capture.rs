@@ -92,7 +92,8 @@ impl Capture {
     }
 }
 
-/// Calls whose safety depends on the mode: they take or give memory, or may wait.
+/// Calls whose safety depends on the mode: they take or give memory, or may wait. (Physical handles and their mappings are
+/// not among them: PyTorch's expandable segments use them in captures.)
 const UNSAFE: &[&str] = &[
     "cuMemAlloc",
     "cuMemAllocPitch",
@@ -103,11 +104,6 @@ const UNSAFE: &[&str] = &[
     "cuMemFreeHost",
     "cuMemHostRegister",
     "cuMemHostUnregister",
-    "cuMemCreate",
-    "cuMemRelease",
-    "cuMemMap",
-    "cuMemUnmap",
-    "cuMemSetAccess",
     "cuArrayCreate",
     "cuArray3DCreate",
     "cuArrayDestroy",

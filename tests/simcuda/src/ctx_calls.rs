@@ -268,7 +268,7 @@ cuda_api! {
             Ok(context) => context,
             Err(code) => return code,
         };
-        if default_limit(limit).is_none() {
+        if default_limit(limit).is_none() || READ_ONLY.contains(&limit) {
             return crate::codes::UNSUPPORTED_LIMIT;
         }
         let slot = &context.limits[to_usize(u64::from(limit))];
@@ -320,8 +320,10 @@ fn set_preference(which: usize, value: u32) -> CUresult {
     api::code(ctx::require().map(store))
 }
 
-/// Defaults of the limits that a plain context has, in bytes or counts; the shared memory of other processes' graphics
-/// (7, 8, 9) is not simulated. Values as an H100 answers.
+/// Limits that can only be asked: those of contexts shared with graphics, which none is. cuBLAS asks.
+const READ_ONLY: std::ops::RangeInclusive<u32> = 7..=8;
+
+/// Defaults of the limits that a plain context has, in bytes or counts. Values as an H100 answers.
 fn default_limit(limit: u32) -> Option<u64> {
     match limit {
         0 => Some(1024),
@@ -331,6 +333,7 @@ fn default_limit(limit: u32) -> Option<u64> {
         4 => Some(2048),
         5 => Some(64),
         6 if Knobs::get().compute_capability >= (8, 0) => Some(0),
+        7..=10 => Some(0),
         _ => None,
     }
 }

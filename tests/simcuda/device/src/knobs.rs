@@ -79,6 +79,8 @@ pub struct Knobs {
     pub pool_step: u64,
     /// `SIMCUDA_INTEGRATED=1`: unified memory; NVML knows no memory sizes.
     pub integrated: bool,
+    /// `SIMCUDA_MIG=1`: the devices are MIG instances, whose own UUIDs only cuDeviceGetUuid_v2 knows.
+    pub mig: bool,
     /// `SIMCUDA_NVML`.
     pub nvml: Nvml,
     /// `SIMCUDA_LATENCY_US`: `n` or `fn=n,fn=n`.
@@ -135,6 +137,7 @@ impl Knobs {
             granularity,
             pool_step: mib("POOL_STEP_MIB", 32),
             integrated: knob("INTEGRATED").is_some_and(|value| value == "1"),
+            mig: knob("MIG").is_some_and(|value| value == "1"),
             nvml: knob("NVML").map_or(Nvml::Ok, |value| nvml(&value)),
             latency: list("LATENCY_US").iter().map(|rule| latency(rule)).collect(),
             hide: list("HIDE"),
