@@ -4,10 +4,12 @@
 //! gave or cancel. A refusal comes only after idle pools were trimmed and the sum was taken again, and only where the
 //! driver would have got as far as looking for memory; everything else is the driver's to answer ([`Failure::Forward`]).
 
+mod arrays;
 mod contexts;
 mod pools;
 mod vmm;
 
+use crate::arrays::Arrays;
 use crate::budget::{Budget, Cells, Lane, Refused, Reservation};
 use crate::code::Code;
 use crate::contexts::Contexts;
@@ -30,8 +32,15 @@ impl DeviceRules {
     /// the device ends in: blocks are multiples of 2 MiB, which a device's total need not be, and whether the last one fits
     /// is then the driver's to say.
     fn ceiling(&self) -> u64 {
-        let end = self.total.checked_next_multiple_of(LARGE_STEP).unwrap_or(u64::MAX);
-        if self.limit < self.total { self.limit } else { self.limit.max(end) }
+        let end = self
+            .total
+            .checked_next_multiple_of(LARGE_STEP)
+            .unwrap_or(u64::MAX);
+        if self.limit < self.total {
+            self.limit
+        } else {
+            self.limit.max(end)
+        }
     }
 }
 
@@ -81,6 +90,7 @@ pub struct Governor<'a> {
     contexts: Contexts,
     ledger: Ledger,
     vmm: Vmm,
+    arrays: Arrays,
     pools: StreamPools,
 }
 
@@ -95,6 +105,7 @@ impl<'a> Governor<'a> {
             devices,
             ledger: Ledger::new(),
             vmm: Vmm::default(),
+            arrays: Arrays::default(),
             pools: StreamPools::default(),
         }
     }
