@@ -4,11 +4,13 @@
 //! gave or cancel. A refusal comes only after idle pools were trimmed and the sum was taken again, and only where the
 //! driver would have got as far as looking for memory; everything else is the driver's to answer ([`Failure::Forward`]).
 
+mod arrays;
 mod contexts;
 mod overhead;
 mod pools;
 mod vmm;
 
+use crate::arrays::Arrays;
 use crate::budget::{Budget, Cells, Lane, Refused, Reservation};
 use crate::code::Code;
 use crate::contexts::Contexts;
@@ -103,6 +105,7 @@ pub struct Governor<'a> {
     contexts: Contexts,
     ledger: Ledger,
     vmm: Vmm,
+    arrays: Arrays,
     pools: StreamPools,
 }
 
@@ -122,6 +125,7 @@ impl<'a> Governor<'a> {
             devices,
             ledger: Ledger::new(),
             vmm: Vmm::default(),
+            arrays: Arrays::default(),
             pools: StreamPools::default(),
         }
     }

@@ -137,7 +137,11 @@ fn a_reset_ends_all_memory_of_the_primary_context_and_new_memory_is_charged_once
         assert_eq!(calls.really(0), 0);
         calls.ok("retain 0");
         calls.holds(0);
-        assert_ne!(calls.ask("free alloc").code, 0, "an old pointer is forgotten");
+        assert_ne!(
+            calls.ask("free alloc").code,
+            0,
+            "an old pointer is forgotten"
+        );
         calls.holds(0);
         calls.ok(&take("alloc", "new", 100 * MIB));
         calls.holds(100 * MIB);
@@ -190,9 +194,15 @@ fn the_runtimes_reset_ends_all_memory() {
 fn what_the_driver_refuses_ends_and_begins_nothing() {
     // Field case A14: the context was charged though the call had failed.
     let fail = [
-        "cuCtxDestroy_v2", "cuCtxDestroy", "cuCtxDetach", "cuCtxAttach",
-        "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxReset",
-        "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease", "cuCtxCreate_v2",
+        "cuCtxDestroy_v2",
+        "cuCtxDestroy",
+        "cuCtxDetach",
+        "cuCtxAttach",
+        "cuDevicePrimaryCtxReset_v2",
+        "cuDevicePrimaryCtxReset",
+        "cuDevicePrimaryCtxRelease_v2",
+        "cuDevicePrimaryCtxRelease",
+        "cuCtxCreate_v2",
     ];
     let fail: Vec<String> = fail.iter().map(|name| format!("{name}:1:700")).collect();
     let fail = format!("{},cuDevicePrimaryCtxRetain:2:700", fail.join(","));

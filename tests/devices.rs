@@ -82,7 +82,14 @@ fn a_device_with_limit_zero_gives_contexts_and_no_memory() {
     assert_eq!(calls.ok("total 1").values, [0]);
     calls.ok("pool_create 1");
     for entry in [
-        "alloc", "alloc1", "pitch", "pitch1", "managed", "async", "async_ptsz", "frompool",
+        "alloc",
+        "alloc1",
+        "pitch",
+        "pitch1",
+        "managed",
+        "async",
+        "async_ptsz",
+        "frompool",
         "frompool_ptsz",
     ] {
         calls.refused(&take(entry, "a", 2 * MIB));

@@ -126,7 +126,11 @@ fn a_handle_value_that_comes_back_is_other_memory() {
     calls.holds(10 * MIB);
     calls.ok("unmap m");
     calls.holds(6 * MIB);
-    assert_ne!(calls.ask("free stale").code, 0, "the driver knows it no more");
+    assert_ne!(
+        calls.ask("free stale").code,
+        0,
+        "the driver knows it no more"
+    );
     calls.holds(6 * MIB);
     calls.ok("free third");
     calls.holds(0);

@@ -40,7 +40,7 @@ fn by_address() -> Vec<Row> {
 
 /// What the runtime has for it.
 fn by_runtime() -> Vec<Row> {
-    [&IN_BLOCKS[..], &POOLED].concat()
+    [&IN_BLOCKS[..], &POOLED, &FROM_POOL, &PER_THREAD].concat()
 }
 
 /// Fills up to the limit by every call in turn.
@@ -94,20 +94,14 @@ fn linked(flag: &str) -> PathBuf {
 }
 
 fn plugin(flag: &str) -> String {
-    let flags = [
-        "-DPLUGIN", "-DLINKED", "-shared", "-fPIC", "-lcuda", flag,
-    ];
+    let flags = ["-DPLUGIN", "-DLINKED", "-shared", "-fPIC", "-lcuda", flag];
     cc("calls.c", &flags).display().to_string()
 }
 
 /// Fills from a plugin that the host loads as `how`.
 #[track_caller]
 fn holds_in_plugin(flag: &str, how: &str, way: &str) {
-    holds(
-        cc("host.c", &[]),
-        &[&plugin(flag), how, way],
-        &every_name(),
-    );
+    holds(cc("host.c", &[]), &[&plugin(flag), how, way], &every_name());
 }
 
 #[test]
@@ -173,10 +167,7 @@ fn the_cap_holds_by_addresses_from_drivers_of_every_age() {
         ("13050", "gpa2"),
     ] {
         let sim = Sim::with(&[("DRIVER", driver)]);
-        let mut calls = Calls::run(
-            &sim,
-            sim.run(cc("calls.c", &[])).arg(way).capped("100MiB"),
-        );
+        let mut calls = Calls::run(&sim, sim.run(cc("calls.c", &[])).arg(way).capped("100MiB"));
         calls.ok("retain 0");
         for &(entry, bytes, fit, _) in &[&IN_BLOCKS[..], &POOLED].concat() {
             let filled = calls.gets(&format!("fill {entry} {bytes}"), OUT_OF_MEMORY);

@@ -6,6 +6,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::CString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use gpucap_core::budget::{Cells, UNCAPPED};
 use gpucap_core::config::{Config, OnError, Overhead, Report, log_path};
@@ -66,11 +68,7 @@ pub fn configuration() -> &'static Config {
     }
     let parsed = Config::read(environment::variables(concerns_us));
     let level = parsed.config.log;
-    let path = parsed
-        .config
-        .log_file
-        .as_deref()
-        .and_then(|path| CString::new(log_path(path, std::process::id())).ok());
+    let path = parsed.config.log_file.as_deref().and_then(log_file);
     let mut problems = parsed.errors;
     problems.extend(others::other_limiter());
     let on_error = parsed.config.on_error;
@@ -86,6 +84,13 @@ pub fn configuration() -> &'static Config {
         complain(&problems, on_error);
     }
     CONFIG.get().expect("set above, by this thread or another")
+}
+
+/// The log's path, as seen from where the program is now: it may go elsewhere later.
+fn log_file(configured: &str) -> Option<CString> {
+    let path = PathBuf::from(log_path(configured, std::process::id()));
+    let path = std::path::absolute(&path).unwrap_or(path);
+    CString::new(path.into_os_string().into_vec()).ok()
 }
 
 /// Only our names and the aliases are looked at.

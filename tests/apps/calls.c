@@ -37,6 +37,7 @@ _Static_assert(sizeof(allocation_prop) == 32 && sizeof(pool_props) == 88, "layou
     F(destroy, cuCtxDestroy_v2, "cuCtxDestroy", 4000, (void *)) \
     F(attach, cuCtxAttach, "cuCtxAttach", 2000, (void **, unsigned)) \
     F(detach, cuCtxDetach, "cuCtxDetach", 2000, (void *)) \
+    F(current, cuCtxGetDevice, "cuCtxGetDevice", 2000, (int *)) \
     F(set, cuCtxSetCurrent, "cuCtxSetCurrent", 4000, (void *)) \
     F(retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, (void **, int)) \
     F(release1, cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, (int)) \
@@ -86,6 +87,8 @@ FUNCTIONS(DECLARE)
 static struct {
     int (*malloc)(void **, size_t), (*free)(void *), (*pitch)(void **, size_t *, size_t, size_t), (*managed)(void **, size_t, unsigned);
     int (*async)(void **, size_t, void *), (*free_async)(void *, void *), (*sync)(void *), (*info)(size_t *, size_t *), (*reset)(void);
+    int (*async_ptsz)(void **, size_t, void *), (*pool_create)(void **, const pool_props *), (*pool_destroy)(void *);
+    int (*frompool)(void **, size_t, void *, void *), (*frompool_ptsz)(void **, size_t, void *, void *);
 } rt;
 static int through_runtime;
 
@@ -93,6 +96,8 @@ static int through_runtime;
 extern int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocPitch(void **, size_t *, size_t, size_t);
 extern int cudaMallocManaged(void **, size_t, unsigned), cudaMallocAsync(void **, size_t, void *), cudaFreeAsync(void *, void *);
 extern int cudaStreamSynchronize(void *), cudaMemGetInfo(size_t *, size_t *), cudaDeviceReset(void);
+extern int cudaMallocAsync_ptsz(void **, size_t, void *), cudaMemPoolCreate(void **, const pool_props *), cudaMemPoolDestroy(void *);
+extern int cudaMallocFromPoolAsync(void **, size_t, void *, void *), cudaMallocFromPoolAsync_ptsz(void **, size_t, void *, void *);
 #endif
 
 static void stop(const char *what) {
@@ -150,12 +155,16 @@ static void runtime(const char *path) {
         TAKE_FROM(malloc, cudaMalloc); TAKE_FROM(free, cudaFree); TAKE_FROM(pitch, cudaMallocPitch);
         TAKE_FROM(managed, cudaMallocManaged); TAKE_FROM(async, cudaMallocAsync); TAKE_FROM(free_async, cudaFreeAsync);
         TAKE_FROM(sync, cudaStreamSynchronize); TAKE_FROM(info, cudaMemGetInfo); TAKE_FROM(reset, cudaDeviceReset);
+        TAKE_FROM(async_ptsz, cudaMallocAsync_ptsz); TAKE_FROM(pool_create, cudaMemPoolCreate); TAKE_FROM(pool_destroy, cudaMemPoolDestroy);
+        TAKE_FROM(frompool, cudaMallocFromPoolAsync); TAKE_FROM(frompool_ptsz, cudaMallocFromPoolAsync_ptsz);
     }
 #ifdef STATIC
     if (!path) {
         rt.malloc = cudaMalloc; rt.free = cudaFree; rt.pitch = cudaMallocPitch; rt.managed = cudaMallocManaged;
         rt.async = cudaMallocAsync; rt.free_async = cudaFreeAsync; rt.sync = cudaStreamSynchronize;
-        rt.info = cudaMemGetInfo; rt.reset = cudaDeviceReset;
+        rt.info = cudaMemGetInfo; rt.reset = cudaDeviceReset; rt.async_ptsz = cudaMallocAsync_ptsz;
+        rt.pool_create = cudaMemPoolCreate; rt.pool_destroy = cudaMemPoolDestroy;
+        rt.frompool = cudaMallocFromPoolAsync; rt.frompool_ptsz = cudaMallocFromPoolAsync_ptsz;
     }
 #endif
 }
@@ -203,6 +212,9 @@ static unsigned take(const char *entry, size_t bytes, const char *name, int devi
         else if (IS("pitch")) rc = rt.pitch((void **)&p, &pitch, 4096, bytes / 4096);
         else if (IS("managed")) rc = rt.managed((void **)&p, bytes, 1);
         else if (IS("async")) rc = rt.async((void **)&p, bytes, 0), kind = 'a';
+        else if (IS("async_ptsz")) rc = rt.async_ptsz((void **)&p, bytes, 0), kind = 'a';
+        else if (IS("frompool")) rc = rt.frompool((void **)&p, bytes, pool, 0), kind = 'a';
+        else if (IS("frompool_ptsz")) rc = rt.frompool_ptsz((void **)&p, bytes, pool, 0), kind = 'a';
         // The runtime may clear what it was given when it fails: that is its business, with and without us.
         *untouched = 1;
         if (!rc) keep(name, kind, p, bytes);
@@ -310,6 +322,7 @@ static void act(const char *c, char a[4][64]) {
     DO("detach") CALL(cu.detach(context));
     DO("keep_ctx") { keep(a[0], 'c', (u64)(uintptr_t)context, 0); CALL(0); }
     DO("use_ctx") { t = thing(a[0]); context = t ? (void *)(uintptr_t)t->value : 0; CALL(cu.set(context)); }
+    DO("device") { int d = -1; unsigned rc = cu.current(&d); printf("device %u %d\n", rc, d); }
     DO("no_ctx") CALL(cu.set(0));
     DO("retain") { unsigned rc = through_runtime ? 0 : cu.retain(&context, n); if (!rc && !through_runtime) rc = cu.set(context); CALL(rc); }
     DO("retain_only") CALL(cu.retain(&context, n));
@@ -339,12 +352,12 @@ static void act(const char *c, char a[4][64]) {
     DO("no_stream") { stream = 0; CALL(0); }
     DO("retain_in_threads") CALL(retain_in_threads(n));
     DO("alloc_in_child") CALL(alloc_in_child());
-    DO("pool_create") { pool_props props = {1, 0, {1, n}, 0, x, 0, {0}}; CALL(cu.pool_create(&pool, &props)); }
+    DO("pool_create") { pool_props props = {1, 0, {1, n}, 0, x, 0, {0}}; CALL(through_runtime ? (unsigned)rt.pool_create(&pool, &props) : cu.pool_create(&pool, &props)); }
     DO("pool_create_host") { pool_props props = {1, 0, {2, 0}, 0, 0, 0, {0}}; CALL(cu.pool_create(&pool, &props)); }
     DO("pool_default") CALL(cu.pool_default(&pool, n));
     DO("pool_use") CALL(cu.pool_use(n, pool));
     DO("pool_keep") { u64 v = strtoull(a[0], 0, 0); CALL(cu.pool_put(pool, 4, &v)); }
-    DO("pool_destroy") CALL(cu.pool_destroy(pool));
+    DO("pool_destroy") CALL(through_runtime ? (unsigned)rt.pool_destroy(pool) : cu.pool_destroy(pool));
     DO("pool_trim") CALL(cu.pool_trim(pool, strtoull(a[0], 0, 0)));
     DO("pool_reserved") { u64 v = 0; unsigned rc = cu.pool_get(pool, 5, &v); printf("pool_reserved %u %llu\n", rc, v); }
     DO("create_host") { u64 h = CANARY; allocation_prop prop = {1, 0, {2, 0}, 0, {0}}; unsigned rc = cu.create(&h, x, &prop, 0); if (!rc) keep(a[0], 'h', h, x); CALL(rc); }

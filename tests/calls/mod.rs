@@ -135,6 +135,18 @@ impl Calls {
         process.expect("it called the driver").per_device[device].peak_blocks
     }
 
+    /// The same before it has called the driver for anything.
+    pub fn really_or_zero(&self, device: usize) -> u64 {
+        let process = self.truth.process(self.child.pid());
+        process.map_or(0, |process| process.per_device[device].blocks)
+    }
+
+    /// The same before it has called the driver for anything.
+    pub fn peak_or_zero(&self, device: usize) -> u64 {
+        let process = self.truth.process(self.child.pid());
+        process.map_or(0, |process| process.per_device[device].peak_blocks)
+    }
+
     /// Its end, which must be a clean one.
     #[track_caller]
     pub fn end(self) -> Output {

@@ -3,6 +3,7 @@
 //! On a capturing stream such a call becomes a node of a graph and no pool is touched: it is passed on.
 
 use gpucap_core::code::Code;
+use gpucap_core::driver::Driver;
 use gpucap_core::stream_pools::PoolRef;
 
 use super::linear::answer;
@@ -163,7 +164,7 @@ fn ordered(
     bytes: usize,
     stream: CUstream,
 ) -> Code {
-    if dptr.is_null() || bytes == 0 || captures(streams, stream) {
+    if dptr.is_null() || bytes == 0 || is_passed_on(streams, stream) {
         return call(dptr);
     }
     let Some(state) = state::get() else {
@@ -199,17 +200,16 @@ fn ordered(
     )
 }
 
-/// Whether the stream captures, or can't say so because another one's capture would be broken by it. Any other error of
-/// the question is no answer: the call is counted, and the driver finds the same fault with it.
-fn captures(streams: Streams, stream: CUstream) -> bool {
+/// Whether the call is not ours to count: the stream captures, or can't say so because another one's capture would be
+/// broken by it, or there is no context for it. Any other error of the question is no answer, and the call is counted.
+fn is_passed_on(streams: Streams, stream: CUstream) -> bool {
     let mut status = 0;
     // SAFETY: `status` is valid for one enum value; the stream is the program's own argument.
     let code = unsafe { (streams.capturing)(stream, &raw mut status) };
     if code.is_success() {
-        status != 0
-    } else {
-        code == Code::STREAM_CAPTURE_IMPLICIT
+        return status != 0;
     }
+    code == Code::STREAM_CAPTURE_IMPLICIT || !matches!(DRIVER.current_context(), Ok(Some(_)))
 }
 
 /// `cuMemFreeAsync`.
@@ -246,7 +246,7 @@ unsafe fn freed(
 ) -> Code {
     // SAFETY: the program's own arguments.
     let call = || unsafe { real(dptr, stream) };
-    if captures(streams, stream) {
+    if is_passed_on(streams, stream) {
         return call();
     }
     match state::get() {
