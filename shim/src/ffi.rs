@@ -71,6 +71,69 @@ pub struct CUmemPoolProps {
     pub location: CUmemLocation,
 }
 
+/// Opaque handle of an array or a mipmapped array (`CUarray`, `CUmipmappedArray`).
+pub type Array = usize;
+
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[repr(C)]
+pub struct ArrayDescriptor {
+    /// In elements.
+    pub width: usize,
+    /// Rows; 0 is none.
+    pub height: usize,
+    /// `CUarray_format`.
+    pub format: u32,
+    /// Channels of an element.
+    pub channels: u32,
+}
+
+/// `CUDA_ARRAY_DESCRIPTOR_v1`.
+#[repr(C)]
+pub struct ArrayDescriptorV1 {
+    /// In elements.
+    pub width: u32,
+    /// Rows; 0 is none.
+    pub height: u32,
+    /// `CUarray_format`.
+    pub format: u32,
+    /// Channels of an element.
+    pub channels: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[repr(C)]
+pub struct Array3dDescriptor {
+    /// In elements.
+    pub width: usize,
+    /// Rows; 0 is none.
+    pub height: usize,
+    /// Slices, layers or sides; 0 is none.
+    pub depth: usize,
+    /// `CUarray_format`.
+    pub format: u32,
+    /// Channels of an element.
+    pub channels: u32,
+    /// `CUDA_ARRAY3D_*`.
+    pub flags: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR_v1`.
+#[repr(C)]
+pub struct Array3dDescriptorV1 {
+    /// In elements.
+    pub width: u32,
+    /// Rows; 0 is none.
+    pub height: u32,
+    /// Slices, layers or sides; 0 is none.
+    pub depth: u32,
+    /// `CUarray_format`.
+    pub format: u32,
+    /// Channels of an element.
+    pub channels: u32,
+    /// `CUDA_ARRAY3D_*`.
+    pub flags: u32,
+}
+
 const _: () = {
     use core::mem::{offset_of, size_of};
     use cudarc::driver::sys;
@@ -85,5 +148,11 @@ const _: () = {
     assert!(size_of::<CUcontext>() == size_of::<sys::CUcontext>());
     assert!(size_of::<CUstream>() == size_of::<sys::CUstream>());
     assert!(size_of::<Pool>() == size_of::<sys::CUmemoryPool>());
+    assert!(size_of::<Array>() == size_of::<sys::CUarray>());
+    assert!(size_of::<ArrayDescriptor>() == size_of::<sys::CUDA_ARRAY_DESCRIPTOR>());
+    assert!(size_of::<Array3dDescriptor>() == size_of::<sys::CUDA_ARRAY3D_DESCRIPTOR>());
+    assert!(
+        offset_of!(Array3dDescriptor, flags) == offset_of!(sys::CUDA_ARRAY3D_DESCRIPTOR, Flags)
+    );
     assert!(size_of::<MemHandle>() == size_of::<sys::CUmemGenericAllocationHandle>());
 };

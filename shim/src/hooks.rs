@@ -10,13 +10,12 @@ use core::sync::atomic::AtomicPtr;
 use gpucap_core::code::Code;
 
 use crate::entry;
-use crate::ffi::{
-    CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemPoolProps, CUstream, MemHandle,
-    Pool,
-};
+use crate::ffi::{Array, Array3dDescriptor, Array3dDescriptorV1, ArrayDescriptor, ArrayDescriptorV1};
+use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemPoolProps, CUstream, MemHandle, Pool};
 use crate::hooks::module::Module;
 use crate::hooks::nvml_info::{Memory, MemoryV2, NvmlDevice};
 
+pub mod array;
 pub mod context;
 pub mod info;
 pub mod init;
@@ -163,6 +162,14 @@ hooks! {
     Free    cuMemRetainAllocationHandle(handle: *mut MemHandle, addr: *mut c_void) => vmm::retain;
     Free    cuMemMap(ptr: CUdeviceptr, size: usize, offset: usize, handle: MemHandle, flags: u64) => vmm::map;
     Free    cuMemUnmap(ptr: CUdeviceptr, size: usize) => vmm::unmap;
+
+    Alloc   cuArrayCreate(array: *mut Array, descriptor: *const ArrayDescriptorV1) => array::create_v1;
+    Alloc   cuArrayCreate_v2(array: *mut Array, descriptor: *const ArrayDescriptor) => array::create;
+    Alloc   cuArray3DCreate(array: *mut Array, descriptor: *const Array3dDescriptorV1) => array::create_3d_v1;
+    Alloc   cuArray3DCreate_v2(array: *mut Array, descriptor: *const Array3dDescriptor) => array::create_3d;
+    Alloc   cuMipmappedArrayCreate(array: *mut Array, descriptor: *const Array3dDescriptor, levels: u32) => array::create_mipmapped;
+    Free    cuArrayDestroy(array: Array) => array::destroy;
+    Free    cuMipmappedArrayDestroy(array: Array) => array::destroy;
 }
 
 /// The driver's own functions behind the hooks; null until the driver is known, or where it lacks the name.

@@ -9,7 +9,7 @@ use gpucap_core::code::Code;
 use gpucap_core::driver::{Driver, PoolLevels};
 
 use crate::ffi::{
-    CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, MemHandle, Pool,
+    Array, CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, MemHandle, Pool,
 };
 use crate::{driver, nvml};
 
@@ -109,6 +109,10 @@ functions! {
     allocation_granularity = cuMemGetAllocationGranularity(bytes: *mut usize, prop: *const CUmemAllocationProp, option: u32);
     /// Releases a handle of a physical allocation.
     release = cuMemRelease(handle: MemHandle);
+    /// Destroys an array.
+    array_destroy = cuArrayDestroy(array: Array);
+    /// Destroys a mipmapped array.
+    mipmapped_array_destroy = cuMipmappedArrayDestroy(array: Array);
     /// Frees memory.
     free = cuMemFree_v2(address: CUdeviceptr);
     /// Frees memory in stream order.

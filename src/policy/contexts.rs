@@ -132,7 +132,8 @@ impl Governor<'_> {
             .ledger
             .purge(|block| block.kind != Kind::Pool && slots.contains(&block.owner));
         if let Some(budget) = self.budget(device) {
-            budget.release(gone.iter().map(|owner| owner.bytes).sum());
+            let blocks: u64 = gone.iter().map(|owner| owner.bytes).sum();
+            budget.release(blocks + self.arrays.purge(slots));
         }
     }
 }
