@@ -5,6 +5,7 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::elf::Object;
+use crate::forks;
 
 /// The libraries whose functions are hooked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +112,7 @@ fn walk<F: FnMut(&libc::dl_phdr_info) -> ControlFlow<()>>(mut visit: F) {
         c_int::from(visit(info).is_break())
     }
     // SAFETY: the callback matches the type of the closure behind the pointer, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(each::<F>), (&raw mut visit).cast()) };
+    forks::apart(|| unsafe { libc::dl_iterate_phdr(Some(each::<F>), (&raw mut visit).cast()) });
 }
 
 /// Beginning of the loader's `struct link_map`, which is also what a handle of `dlopen` points to (link.h).

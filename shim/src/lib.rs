@@ -20,6 +20,7 @@ mod elf;
 mod entry;
 mod environment;
 mod ffi;
+mod forks;
 mod guard;
 mod hooks;
 mod images;
@@ -33,13 +34,12 @@ mod reloc;
 mod report;
 mod state;
 
-/// All that happens at load: a closed stderr is noticed, a forked child will forget its parent's books, and our exports
+/// All that happens at load: a closed stderr is noticed, forks will be told to us, and our exports
 /// step out of the way of look-ups where no driver is loaded.
 #[ctor::ctor(unsafe)]
 fn at_load() {
     log::at_load();
-    // SAFETY: pthread_atfork(3) takes a function that calls only what is safe in a forked child: one atomic store.
-    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    forks::at_load();
     entry::at_load();
 }
 

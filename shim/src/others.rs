@@ -2,6 +2,8 @@
 
 use core::ffi::{CStr, c_int, c_void};
 
+use crate::forks;
+
 /// File names (beginnings) of known ones.
 const KNOWN: [&[u8]; 4] = [
     b"libvgpu.so",
@@ -14,7 +16,7 @@ const KNOWN: [&[u8]; 4] = [
 pub fn other_limiter() -> Option<String> {
     let mut found: Option<String> = None;
     // SAFETY: dl_iterate_phdr(3) calls `look` with valid data while it runs, and `found` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    forks::apart(|| unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) });
     let name = found?;
     Some(format!(
         "{name} limits GPU memory in this process too: use one limiter, so remove one of the two from LD_PRELOAD or /etc/ld.so.preload"
