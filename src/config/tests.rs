@@ -100,11 +100,22 @@ fn every_variable_reaches_its_field() {
     assert_eq!(config.limits.to_string(), "0.3");
     assert_eq!(config.limit_source, LimitSource::Gpucap);
     assert_eq!(config.modes.to_string(), "0=cap,*=cap");
+    assert_eq!(config.overhead, Overhead::Uncounted);
     assert_eq!(config.report, Report::Device);
     assert_eq!(config.on_error, OnError::Exit);
     assert_eq!(config.log, Level::Info);
     assert_eq!(config.log_file.as_deref(), Some("/tmp/café-%p.log"));
     assert_eq!(log_path("/tmp/%p/%p.log", 42), "/tmp/42/42.log");
+}
+
+#[test]
+fn the_overhead_is_measured_unless_something_else_is_said() {
+    assert_eq!(right(&[]).overhead, Overhead::Auto);
+    assert_eq!(right(&[("GPUCAP_OVERHEAD", "auto")]).overhead, Overhead::Auto);
+    assert_eq!(
+        right(&[("GPUCAP_OVERHEAD", "512MiB")]).overhead,
+        Overhead::Fixed(512 << 20)
+    );
 }
 
 #[test]
@@ -183,16 +194,6 @@ fn values_that_later_versions_bring_are_refused_clearly() {
             "GPUCAP_MODE",
             "0=cap,1=reserve",
             "reserve is not in this version yet; accepted: cap",
-        ),
-        (
-            "GPUCAP_OVERHEAD",
-            "auto",
-            "auto is not in this version yet; accepted: 0",
-        ),
-        (
-            "GPUCAP_OVERHEAD",
-            "512MiB",
-            "a fixed size is not in this version yet; accepted: 0",
         ),
         (
             "GPUCAP_GROUP",
