@@ -110,10 +110,11 @@ fn every_variable_reaches_its_field() {
 
 #[test]
 fn the_overhead_is_measured_unless_something_else_is_said() {
-    assert_eq!(right(&[]).overhead, Overhead::Auto);
-    assert_eq!(right(&[("GPUCAP_OVERHEAD", "auto")]).overhead, Overhead::Auto);
+    let limited = ("GPUCAP_LIMIT", "1G");
+    assert_eq!(right(&[limited]).overhead, Overhead::Auto);
+    assert_eq!(right(&[limited, ("GPUCAP_OVERHEAD", "auto")]).overhead, Overhead::Auto);
     assert_eq!(
-        right(&[("GPUCAP_OVERHEAD", "512MiB")]).overhead,
+        right(&[limited, ("GPUCAP_OVERHEAD", "512MiB")]).overhead,
         Overhead::Fixed(512 << 20)
     );
 }
