@@ -301,3 +301,40 @@ fn b51_three_notations_mean_the_same_whatever_else_is_on_the_device() {
         }
     }
 }
+
+#[test]
+fn b34_pools_share_the_limit_whatever_their_own_maximum() {
+    let sim = Sim::new();
+    let commands = format!(
+        "pool_create 0 {}\ntake frompool a {GIB}\npool_create 0\ntake frompool b {GIB}\n\
+         take async c {GIB}\nfill frompool {}\ninfo\ntake async d {}",
+        8 * GIB,
+        32 * MIB,
+        32 * MIB
+    );
+    let out = started(&sim, &commands).capped("4GiB").out();
+    let taken = [0, 1, 2, 3].map(|nth| answer(out.ok(), "take", nth));
+    assert_eq!(taken, ["0 ok", "0 ok", "0 ok", "2 ok"], "{out}");
+    assert_eq!(answer(&out, "fill", 0), "2 32 untouched", "{out}");
+    assert_eq!(numbers(&out, "info", 0), [0, 0, 4 * GIB]);
+    assert_eq!(peak(&sim, &out, 0), 4 * GIB);
+    // A pool's own maximum stays the driver's to refuse.
+    let commands = format!("pool_create 0 {GIB}\ntake frompool a {}", 2 * GIB);
+    let out = started(&sim, &commands).capped("4GiB").out();
+    assert_eq!(answer(silent(out.ok()), "take", 0), "2 ok");
+}
+
+#[test]
+fn b31_what_is_freed_goes_back_to_the_device_at_once() {
+    let sim = Sim::new();
+    let mut child = script(&sim, "").capped("8GiB").spawn();
+    child.ask("init");
+    child.ask("retain 0");
+    for entry in ["alloc", "managed", "pitch", "create"] {
+        child.ask(&format!("take {entry} a {}", 4 * GIB));
+        assert_eq!(sim.truth().device(0).used, 4 * GIB, "{entry}");
+        child.ask("free a");
+        assert_eq!(sim.truth().device(0).used, 0, "{entry}");
+    }
+    child.wait().ok();
+}

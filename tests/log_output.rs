@@ -1,6 +1,7 @@
 //! Where lines go, what they may look like, and what of the program's they must leave alone.
 
 use std::fs;
+use std::process::Command;
 
 use harness::{Output, Sim};
 use script::{GIB, MIB, answer, client, said_once, silent, started};
@@ -39,8 +40,11 @@ fn a_log_file_gets_every_line_and_stderr_none() {
     let own = sim.folder().join(format!("log.{0}.of-{0}", own.pid));
     assert_eq!(fs::read_to_string(own).expect("written").lines().count(), 3);
 
-    // A file that can't be written changes nothing for the program.
-    for path in ["/nowhere/at/all", "/proc/version", "/"] {
+    // A file that can't be written changes nothing for the program, nor does a pipe that nobody reads.
+    let pipe = sim.folder().join("pipe").display().to_string();
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    for path in ["/nowhere/at/all", "/proc/version", "/", &pipe] {
         let out = run(path);
         assert_eq!(answer(&out, "take", 0), "2 ok");
     }
@@ -54,6 +58,21 @@ fn a_log_file_gets_every_line_and_stderr_none() {
             .expect("written")
             .contains("error: GPUCAP_LIMIT=8: ")
     );
+}
+
+#[test]
+fn a_log_file_stays_where_it_was_when_the_program_goes_elsewhere() {
+    let sim = Sim::new();
+    let out = client(&sim, "elsewhere.py")
+        .arg(sim.folder())
+        .capped("1GiB")
+        .env("GPUCAP_LOG", "info")
+        .env("GPUCAP_LOG_FILE", "relative.log")
+        .out();
+    silent(out.ok());
+    let text = fs::read_to_string(sim.folder().join("relative.log")).expect("written");
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(!sim.folder().join("below/relative.log").exists());
 }
 
 #[test]

@@ -198,10 +198,10 @@ fn a_wrong_value_ends_it_before_the_program_starts() {
     for flags in [
         &["--limit", "8"][..],
         &["--limit", "0,5"],
-        &["--mode", "growth"],
-        &["--overhead", "auto"],
-        &["--group", "a"],
-        &["--stats", "/tmp"],
+        &["--mode", "growht"],
+        &["--overhead", "8"],
+        &["--group", "a/b"],
+        &["--stats", ""],
         &["--on-error", "opne"],
         &["--limit", "8", "--on-error", "exit"],
     ] {
