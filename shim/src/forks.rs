@@ -8,8 +8,6 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::state;
-
 /// Threads that are looking at the loader's list.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// Forks under way.
@@ -71,7 +69,7 @@ extern "C" fn parent() {
 extern "C" fn child() {
     FORKING.store(0, Ordering::SeqCst);
     INSIDE.store(0, Ordering::SeqCst);
-    state::forget();
+    crate::forget();
 }
 
 fn wait(looks: u32, done: impl Fn() -> bool) {

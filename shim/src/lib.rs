@@ -34,8 +34,8 @@ mod reloc;
 mod report;
 mod state;
 
-/// All that happens at load: a closed stderr is noticed, forks will be told to us, and our exports
-/// step out of the way of look-ups where no driver is loaded.
+/// All that happens at load: a closed stderr is noticed, forks will be told to us, and our exports step out of the way of
+/// look-ups where no driver is loaded.
 #[ctor::ctor(unsafe)]
 fn at_load() {
     log::at_load();
@@ -43,7 +43,8 @@ fn at_load() {
     entry::at_load();
 }
 
-extern "C" fn forked() {
+/// What a forked child must not have from its parent.
+fn forget() {
     state::forget();
     nvml::forget();
 }
