@@ -2,7 +2,7 @@
 //!
 //! `names.txt` lists all public names. A source file defines a name on a line of its own that begins with `fn cu…` inside a
 //! `cuda_api!` block (several names may share one body: `fn cuMemAllocAsync, cuMemAllocAsync_ptsz(…)`). From both follows
-//! `table.rs`: the stubs, and one row per exported name with its two addresses.
+//! `table.rs`: the stubs, and one row per exported name with its address.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ fn main() {
         let path = defined.remove(name).unwrap_or_else(|| "self".to_owned());
         writeln!(
             rows,
-            "    row(\"{name}\", \"{base}\", {version}, {}, {path}::{name}::LINKED, {path}::{name}::GPA),",
+            "    row(\"{name}\", \"{base}\", {version}, {}, {path}::{name}::ADDRESS),",
             kind == "thread"
         )
         .unwrap();

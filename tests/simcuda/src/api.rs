@@ -15,9 +15,8 @@ use crate::codes::{CUresult, INVALID_VALUE, NOT_INITIALIZED, NOT_PERMITTED};
 /// }
 /// ```
 ///
-/// Each name becomes an exported `extern "C"` function and a type of the same name with `gpa` (the same function as
-/// `cuGetProcAddress` hands it out while calls are traced, so that a trace tells the ways apart) and `body` (for calls from
-/// inside, neither counted nor traced). Names that share a body differ in their default stream: [`per_thread`] tells.
+/// Each name becomes an exported `extern "C"` function and a type of the same name with its `ADDRESS` and its `body` (for
+/// calls from inside, neither counted nor traced). Names that share a body differ in their default stream: [`per_thread`] tells.
 /// `build.rs` reads these blocks: a definition begins on its own line, with its names on that line.
 macro_rules! cuda_api {
     ($( $(#[$doc:meta])* fn $($name:ident),+ ($($args:tt)*) -> CUresult $body:block )*) => {
@@ -38,9 +37,7 @@ macro_rules! cuda_api {
             };
 
             /// Address of the exported function.
-            pub const LINKED: *const () = $name as *const ();
-            /// Address of the function that is handed out while calls are traced.
-            pub const GPA: *const () = Self::gpa as *const ();
+            pub const ADDRESS: *const () = $name as *const ();
 
             /// The body alone, for calls from inside.
             ///
@@ -49,21 +46,6 @@ macro_rules! cuda_api {
             #[allow(clippy::too_many_arguments, unused_unsafe, dead_code, private_interfaces)]
             #[inline(never)]
             pub unsafe fn body($($arg: $type),*) -> $crate::codes::CUresult $body
-
-            /// The function as `cuGetProcAddress` hands it out while calls are traced.
-            ///
-            /// # Safety
-            /// As the exported function.
-            #[allow(clippy::too_many_arguments, private_interfaces)]
-            pub unsafe extern "C" fn gpa($($arg: $type),*) -> $crate::codes::CUresult {
-                let code = match $crate::api::begin(Self::CALL) {
-                    // SAFETY: the arguments are the caller's, who keeps the contract of the driver API.
-                    Ok(outer) => $crate::api::leave(outer, unsafe { Self::body($($arg),*) }),
-                    Err(code) => code,
-                };
-                $crate::instrument::after(Self::CALL, true, code);
-                code
-            }
         }
 
         $(#[$doc])*
@@ -74,11 +56,11 @@ macro_rules! cuda_api {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $crate::codes::CUresult {
             let code = match $crate::api::begin($name::CALL) {
-                // SAFETY: as above.
+                // SAFETY: the arguments are the caller's, who keeps the contract of the driver API.
                 Ok(outer) => $crate::api::leave(outer, unsafe { $name::body($($arg),*) }),
                 Err(code) => code,
             };
-            $crate::instrument::after($name::CALL, false, code);
+            $crate::instrument::after($name::CALL, code);
             code
         }
     };

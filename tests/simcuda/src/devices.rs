@@ -86,7 +86,7 @@ fn other_implementation(flags: u32) -> CUresult {
     };
     match symbol_of(&path, c"cuInit") {
         // Ourselves, asked by the first copy.
-        Some(init) if init.cast_const().cast() == cuInit::LINKED => 0,
+        Some(init) if init.cast_const().cast() == cuInit::ADDRESS => 0,
         Some(init) => {
             // SAFETY: cuInit of the driver API.
             let init: extern "C" fn(u32) -> CUresult = unsafe { std::mem::transmute(init) };
@@ -188,7 +188,7 @@ cuda_api! {
 
     fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> CUresult {
         match machine(device) {
-            Ok(_) => write_text(&Knobs::get().name, name, len),
+            Ok(device) => write_text(Knobs::get().name(device), name, len),
             Err(code) => code,
         }
     }

@@ -84,9 +84,9 @@ pub fn note(what: &str) {
 }
 
 /// Traces the call.
-pub fn after(call: &'static Call, gpa: bool, code: CUresult) {
+pub fn after(call: &'static Call, code: CUresult) {
     if tracing() {
-        crate::trace::line(call.name, gpa, code);
+        crate::trace::line(call.name, code);
     }
 }
 

@@ -16,11 +16,10 @@ pub struct Row {
     pub version: u32,
     /// Whether its default stream is the thread's own.
     pub per_thread: bool,
-    linked: *const (),
-    gpa: *const (),
+    address: *const (),
 }
 
-// SAFETY: the pointers are addresses of functions.
+// SAFETY: the pointer is the address of a function.
 unsafe impl Sync for Row {}
 
 const fn row(
@@ -28,16 +27,14 @@ const fn row(
     base: &'static str,
     version: u32,
     per_thread: bool,
-    linked: *const (),
-    gpa: *const (),
+    address: *const (),
 ) -> Row {
     Row {
         name,
         base,
         version,
         per_thread,
-        linked,
-        gpa,
+        address,
     }
 }
 
@@ -75,11 +72,12 @@ fn find(base: &str, version: u32, per_thread: bool) -> Found {
     } else {
         newest(false)
     } {
-        Some(row) => Found::At(if crate::instrument::tracing() {
-            row.gpa
-        } else {
-            row.linked
-        }),
+        Some(row) => {
+            if crate::instrument::tracing() {
+                crate::trace::asked_for(row.name);
+            }
+            Found::At(row.address)
+        }
         None => Found::TooOld,
     }
 }

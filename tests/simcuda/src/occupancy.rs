@@ -64,7 +64,11 @@ cuda_api! {
         modules::function(function).map_or_else(|code| code, |_| out.answer(8))
     }
 
+    /// cuBLAS 13 asks without a function.
     fn cuOccupancyMaxActiveClusters(out: Out<i32>, function: Handle, _config: In<Config>) -> CUresult {
+        if function == 0 {
+            return out.answer(multiprocessors());
+        }
         modules::function(function).map_or_else(|code| code, |_| out.answer(multiprocessors()))
     }
 }

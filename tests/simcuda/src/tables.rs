@@ -51,7 +51,7 @@ static INTEGRITY_CHECK: [Word; 3] = sized(&[(1, check_integrity as *const ())]);
 /// Present is enough for libcudart 13.5, cuBLAS and cuDNN.
 static UNNAMED: [Word; 77] = sized(&[]);
 static CUFFT: [Word; 88] = sized(&[]);
-static CUPTI: [Word; 68] = sized(&[]);
+static CUPTI: [Word; 68] = sized(&[(67, choose_own as *const ())]);
 static CUPTI_OPTIONAL: [Word; 9] = sized(&[(3, write_zero as *const ())]);
 
 const fn id(text: u128) -> [u8; 16] {
@@ -123,6 +123,15 @@ extern "C" fn check_context(
 ) -> CUresult {
     result.set(0);
     0
+}
+
+/// CUPTI 67: which copy of a function CUPTI should use, of its own list; another answer than its own means to it that
+/// another tool is attached. (From watching libcupti 13.2 and 13.5 call it.)
+extern "C" fn choose_own(out: Out<usize>, own: In<usize>, index: u32, count: u32) -> CUresult {
+    if own.is_null() || index >= count || count > 4096 {
+        return INVALID_VALUE;
+    }
+    out.answer(own.many(index as usize + 1)[index as usize])
 }
 
 /// CUPTI_OPTIONAL 3.

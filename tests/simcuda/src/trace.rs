@@ -1,11 +1,13 @@
 //! The trace of calls: one line each, `pid tid name how code`, where `how` is the way in which the caller got the function:
-//! `linked` (its object imports the name), `dlsym`, or `gpa` (from `cuGetProcAddress`).
+//! `linked` (its object imports the name), `gpa` (its object asked `cuGetProcAddress` for it), or `dlsym`.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use simdevice::Knobs;
 
 use crate::codes::CUresult;
@@ -15,15 +17,24 @@ static FILE: LazyLock<Option<File>> = LazyLock::new(|| {
     OpenOptions::new().create(true).append(true).open(path).ok()
 });
 
+/// What each object, by its base, got from `cuGetProcAddress`.
+static ASKED: LazyLock<Mutex<HashSet<(usize, &'static str)>>> = LazyLock::new(Mutex::default);
+
+/// The caller gets `name` from `cuGetProcAddress`.
+#[cold]
+pub fn asked_for(name: &'static str) {
+    if let Some(object) = caller() {
+        ASKED.lock().insert((object.addr(), name));
+    }
+}
+
 /// Writes the line of one call.
 #[cold]
-pub fn line(name: &str, gpa: bool, code: CUresult) {
-    let how = if gpa {
-        "gpa"
-    } else if caller().is_some_and(|object| imports(object, name)) {
-        "linked"
-    } else {
-        "dlsym"
+pub fn line(name: &'static str, code: CUresult) {
+    let how = match caller() {
+        Some(object) if imports(object, name) => "linked",
+        Some(object) if ASKED.lock().contains(&(object.addr(), name)) => "gpa",
+        _ => "dlsym",
     };
     let (pid, thread) = (std::process::id(), crate::devices::thread_id());
     if let Some(mut file) = FILE.as_ref() {
