@@ -61,8 +61,10 @@ pub struct Knobs {
     /// `SIMCUDA_DEVICES` (1), `SIMCUDA_TOTAL_MIB` (16384; a comma list is per device), `SIMCUDA_UUIDS`. An existing
     /// state file has its own.
     pub devices: Vec<DeviceSpec>,
-    /// `SIMCUDA_NAME`.
-    pub name: String,
+    /// `SIMCUDA_NAME`; a comma list is per device.
+    pub names: Vec<String>,
+    /// `SIMCUDA_FASTEST` (0): the number of the device that CUDA puts first, unless it numbers by bus.
+    pub fastest: usize,
     /// `SIMCUDA_CC` (9.0).
     pub compute_capability: (u32, u32),
     /// `SIMCUDA_DRIVER` (13000): names newer than it are absent.
@@ -83,6 +85,10 @@ pub struct Knobs {
     pub mig: bool,
     /// `SIMCUDA_NVML`.
     pub nvml: Nvml,
+    /// `SIMCUDA_RESERVED_MIB` (0), in bytes: memory of each device that NVML counts and CUDA never sees.
+    pub reserved: u64,
+    /// `SIMCUDA_NVML_PIDS` (0): added to every pid that NVML shows, as when it numbers processes by another namespace.
+    pub nvml_pids: u32,
     /// `SIMCUDA_LATENCY_US`: `n` or `fn=n,fn=n`.
     pub latency: Vec<Latency>,
     /// `SIMCUDA_HIDE`: names that cuGetProcAddress does not know.
@@ -97,6 +103,8 @@ pub struct Knobs {
     pub implementation: Option<PathBuf>,
     /// `CUDA_VISIBLE_DEVICES`.
     pub visible: Option<String>,
+    /// `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
+    pub by_bus: bool,
 }
 
 impl Knobs {
@@ -125,7 +133,8 @@ impl Knobs {
         Knobs {
             state: knob("STATE").map(PathBuf::from),
             devices: devices(number("DEVICES", 1), &list("TOTAL_MIB"), &list("UUIDS")),
-            name: knob("NAME").unwrap_or_else(|| "Simulated H100".to_owned()),
+            names: list("NAME"),
+            fastest: usize::try_from(number("FASTEST", 0)).unwrap_or(0),
             compute_capability: knob("CC").map_or((9, 0), |value| {
                 let (major, minor) = value.split_once('.').unwrap_or((&value, "0"));
                 (parse("CC", major), parse("CC", minor))
@@ -139,6 +148,8 @@ impl Knobs {
             integrated: knob("INTEGRATED").is_some_and(|value| value == "1"),
             mig: knob("MIG").is_some_and(|value| value == "1"),
             nvml: knob("NVML").map_or(Nvml::Ok, |value| nvml(&value)),
+            nvml_pids: u32::try_from(number("NVML_PIDS", 0)).unwrap_or(0),
+            reserved: mib("RESERVED_MIB", 0),
             latency: list("LATENCY_US").iter().map(|rule| latency(rule)).collect(),
             hide: list("HIDE"),
             fail: list("FAIL").iter().map(|rule| failure(rule)).collect(),
@@ -146,7 +157,13 @@ impl Knobs {
             trace: knob("TRACE").map(PathBuf::from),
             implementation: knob("IMPL").map(PathBuf::from),
             visible: variable("CUDA_VISIBLE_DEVICES"),
+            by_bus: variable("CUDA_DEVICE_ORDER").is_some_and(|order| order == "PCI_BUS_ID"),
         }
+    }
+
+    /// What a device is called; the last name of a list stands for all that follow.
+    pub fn name(&self, device: usize) -> &str {
+        self.names.get(device).or(self.names.last()).map_or("Simulated H100", String::as_str)
     }
 }
 

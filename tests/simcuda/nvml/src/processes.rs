@@ -63,7 +63,7 @@ fn holders(handle: Handle) -> Result<Vec<(u32, u64)>, Code> {
             .into_iter()
             .filter(|process| process.alive)
         {
-            *held.entry(process.pid).or_default() +=
+            *held.entry(process.pid + Knobs::get().nvml_pids).or_default() +=
                 process.per_device.get(device).map_or(0, |held| held.pages);
         }
     }
