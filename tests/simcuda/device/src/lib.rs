@@ -30,4 +30,4 @@ pub use layout::MAX_DEVICES;
 pub use process::{Process, me};
 pub use shared::FILE_NAME;
 pub use truth::{DeviceTruth, Held, ProcessTruth, Truth};
-pub use visible::{uuid_text, visible_devices};
+pub use visible::{instance_text, uuid_text, visible_devices};

@@ -5,26 +5,35 @@ use crate::knobs::Knobs;
 
 /// The devices of the machine that this process sees, in its own order: entry `i` is what CUDA calls device `i`.
 ///
-/// Indices and abbreviated UUIDs may be mixed; the first entry that names no device, or a device that was named
-/// before, ends the list. (`CUDA_DEVICE_ORDER` changes nothing here: the simulated devices are equally fast and lie on
-/// the bus in the order of their numbers.)
+/// Indices and abbreviated UUIDs may be mixed; the first entry that names no device ends the list, and where a device is
+/// named twice none is seen. The devices lie on the bus in the order of their numbers; without
+/// `CUDA_DEVICE_ORDER=PCI_BUS_ID` the fastest one (`SIMCUDA_FASTEST`) comes first.
 pub fn visible_devices() -> Vec<usize> {
-    let books = Books::global();
-    let uuids: Vec<[u8; 16]> = (0..books.devices()).map(|device| books.uuid(device)).collect();
-    select(Knobs::get().visible.as_deref(), &uuids)
+    let (books, knobs) = (Books::global(), Knobs::get());
+    let texts: Vec<String> = (0..books.devices()).map(|device| visible_text(books.uuid(device), knobs.mig)).collect();
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    if !knobs.by_bus && knobs.fastest < order.len() {
+        order[..=knobs.fastest].rotate_right(1);
+    }
+    select(knobs.visible.as_deref(), &order, &texts)
 }
 
-fn select(list: Option<&str>, uuids: &[[u8; 16]]) -> Vec<usize> {
+/// The UUID by which CUDA knows a device.
+fn visible_text(uuid: [u8; 16], mig: bool) -> String {
+    if mig { instance_text(uuid) } else { uuid_text(uuid) }
+}
+
+fn select(list: Option<&str>, order: &[usize], texts: &[String]) -> Vec<usize> {
     let Some(list) = list else {
-        return (0..uuids.len()).collect();
+        return order.to_vec();
     };
     let mut seen = Vec::new();
     for entry in list.split(',') {
         let entry = entry.trim();
         let device = match entry.parse::<usize>() {
-            Ok(index) if index < uuids.len() => index,
+            Ok(index) if index < order.len() => order[index],
             Ok(_) => break,
-            Err(_) => match by_prefix(entry, uuids) {
+            Err(_) => match by_prefix(entry, texts) {
                 Some(index) => index,
                 None => break,
             },
@@ -39,12 +48,14 @@ fn select(list: Option<&str>, uuids: &[[u8; 16]]) -> Vec<usize> {
 }
 
 /// The one device whose UUID begins so.
-fn by_prefix(prefix: &str, uuids: &[[u8; 16]]) -> Option<usize> {
-    if !prefix.starts_with("GPU-") || prefix.len() <= 4 {
+fn by_prefix(prefix: &str, texts: &[String]) -> Option<usize> {
+    let kind = prefix.get(..4)?;
+    if prefix.len() == 4 {
         return None;
     }
-    let prefix = prefix.to_ascii_lowercase();
-    let mut found = (0..uuids.len()).filter(|index| uuid_text(uuids[*index]).to_ascii_lowercase().starts_with(&prefix));
+    let digits = prefix.to_ascii_lowercase();
+    let fits = |text: &str| text.starts_with(kind) && text.to_ascii_lowercase().starts_with(&digits);
+    let mut found = (0..texts.len()).filter(|index| fits(&texts[*index]));
     let first = found.next()?;
     found.next().is_none().then_some(first)
 }
@@ -54,6 +65,11 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
     let hex: Vec<String> = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let part = |range: std::ops::Range<usize>| hex[range].concat();
     format!("GPU-{}-{}-{}-{}-{}", part(0..4), part(4..6), part(6..8), part(8..10), part(10..16))
+}
+
+/// The UUID of a MIG instance, `MIG-…`.
+pub fn instance_text(uuid: [u8; 16]) -> String {
+    uuid_text(uuid).replacen("GPU", "MIG", 1)
 }
 
 /// Reads what [`uuid_text`] writes.
@@ -71,7 +87,7 @@ pub(crate) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_uuid, select, uuid_text};
+    use super::{instance_text, parse_uuid, select, uuid_text};
     use crate::knobs::Knobs;
 
     fn uuids() -> Vec<[u8; 16]> {
@@ -79,26 +95,34 @@ mod tests {
         knobs.devices.iter().map(|device| device.uuid).collect()
     }
 
+    fn seen(list: Option<&str>, order: [usize; 3]) -> Vec<usize> {
+        let texts: Vec<String> = uuids().into_iter().map(uuid_text).collect();
+        select(list, &order, &texts)
+    }
+
     #[test]
     fn without_the_variable_every_device_is_seen() {
-        assert_eq!(select(None, &uuids()), [0, 1, 2]);
+        assert_eq!(seen(None, [0, 1, 2]), [0, 1, 2]);
+        assert_eq!(seen(None, [2, 0, 1]), [2, 0, 1]);
     }
 
     #[test]
     fn indices_reorder_and_the_first_bad_one_ends_the_list() {
-        assert_eq!(select(Some("2,0"), &uuids()), [2, 0]);
-        assert_eq!(select(Some("1,7,0"), &uuids()), [1]);
-        assert_eq!(select(Some("1,-1,0"), &uuids()), [1]);
-        assert_eq!(select(Some(""), &uuids()), [0_usize; 0]);
-        assert_eq!(select(Some("0,0"), &uuids()), [0_usize; 0]);
+        for (list, expected) in
+            [("2,0", vec![2, 0]), ("1,7,0", vec![1]), ("1,-1,0", vec![1]), ("", vec![]), ("0,0", vec![])]
+        {
+            assert_eq!(seen(Some(list), [0, 1, 2]), expected, "{list}");
+        }
+        assert_eq!(seen(Some("1,0"), [2, 0, 1]), [0, 2], "indices count in CUDA's own order");
     }
 
     #[test]
     fn a_uuid_may_be_abbreviated_while_it_is_unique() {
         let uuids = uuids();
-        assert_eq!(select(Some(&uuid_text(uuids[1])), &uuids), [1]);
-        assert_eq!(select(Some(&uuid_text(uuids[2])[..6]), &uuids), [2]);
-        assert_eq!(select(Some("GPU-"), &uuids), [0_usize; 0]);
+        assert_eq!(seen(Some(&uuid_text(uuids[1])), [2, 0, 1]), [1]);
+        assert_eq!(seen(Some(&uuid_text(uuids[2])[..6]), [0, 1, 2]), [2]);
+        assert_eq!(seen(Some("GPU-"), [0, 1, 2]), [0_usize; 0]);
+        assert_eq!(seen(Some(&instance_text(uuids[1])), [0, 1, 2]), [0_usize; 0]);
     }
 
     #[test]

@@ -2,26 +2,23 @@
 
 use std::ffi::{CStr, c_char};
 
-use simdevice::{Books, Knobs, uuid_text};
+use simdevice::{Books, Knobs};
 
-use crate::api::{
-    Code, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Out, SUCCESS, nvml_api, write_text,
-};
+use crate::api::{Code, INVALID_ARGUMENT, NOT_FOUND, Out, SUCCESS, nvml_api, write_text};
+use crate::mig::{self, INSTANCE};
 
-/// An `nvmlDevice_t`: 16 × (number of the device + 1).
+/// An `nvmlDevice_t`: 16 × (number of the device + 1), and [`INSTANCE`] more for the MIG instance on it.
 pub type Handle = usize;
 
-/// The machine's number of the device that a handle names.
+/// The machine's number of the device that a handle names, be it the GPU or the instance on it.
 pub fn device(handle: Handle) -> Result<usize, Code> {
     let number = (handle / 16).checked_sub(1).ok_or(INVALID_ARGUMENT)?;
-    if handle.is_multiple_of(16) && number < Books::global().devices() {
-        Ok(number)
-    } else {
-        Err(INVALID_ARGUMENT)
-    }
+    let known = handle.is_multiple_of(16) || (Knobs::get().mig && handle % 16 == INSTANCE);
+    if known && number < Books::global().devices() { Ok(number) } else { Err(INVALID_ARGUMENT) }
 }
 
-fn handle(number: usize) -> Handle {
+/// The handle of a GPU.
+pub fn handle(number: usize) -> Handle {
     16 * (number + 1)
 }
 
@@ -34,23 +31,28 @@ fn bus_id(number: usize) -> String {
     format!("00000000:{:02X}:00.0", bus(number))
 }
 
-/// Answers with the first device that fits a text.
+/// Answers with the first GPU that fits a text.
 fn search(text: *const c_char, out: Out<Handle>, fits: impl Fn(usize, &str) -> bool) -> Code {
+    match find(text, out, fits) {
+        Ok(number) => out.answer(handle(number)),
+        Err(code) => code,
+    }
+}
+
+/// The first device that fits a text.
+pub fn find(text: *const c_char, out: Out<Handle>, fits: impl Fn(usize, &str) -> bool) -> Result<usize, Code> {
     if text.is_null() || out.is_null() {
-        return INVALID_ARGUMENT;
+        return Err(INVALID_ARGUMENT);
     }
     // SAFETY: a C string, by the NVML manual.
     let wanted = unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned();
-    match (0..Books::global().devices()).find(|number| fits(*number, &wanted)) {
-        Some(number) => out.answer(handle(number)),
-        None => NOT_FOUND,
-    }
+    (0..Books::global().devices()).find(|number| fits(*number, &wanted)).ok_or(NOT_FOUND)
 }
 
 /// Answers from a device.
-fn with(handle: Handle, answer: impl FnOnce(usize) -> Code) -> Code {
+pub fn with(handle: Handle, answer: impl FnOnce(usize) -> Code) -> Code {
     device(handle).map_or_else(|code| code, answer)
 }
 
@@ -100,7 +102,10 @@ nvml_api! {
     }
 
     fn nvmlDeviceGetHandleByUUID(text: *const c_char, out: Out<Handle>) -> Code {
-        search(text, out, |number, wanted| uuid_text(Books::global().uuid(number)) == wanted)
+        match search(text, out, |number, wanted| mig::gpu_text(number) == wanted) {
+            NOT_FOUND => mig::search(text, out),
+            code => code,
+        }
     }
 
     fn nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2(text: *const c_char, out: Out<Handle>) -> Code {
@@ -119,11 +124,11 @@ nvml_api! {
     }
 
     fn nvmlDeviceGetUUID(handle: Handle, out: Out<c_char>, room: u32) -> Code {
-        with(handle, |number| write_text(&uuid_text(Books::global().uuid(number)), out, room))
+        with(handle, |number| write_text(&mig::text(handle, number), out, room))
     }
 
     fn nvmlDeviceGetName(handle: Handle, out: Out<c_char>, room: u32) -> Code {
-        with(handle, |_| write_text(&Knobs::get().name, out, room))
+        with(handle, |number| write_text(Knobs::get().name(number), out, room))
     }
 
     fn nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v2, nvmlDeviceGetPciInfo_v3(handle: Handle, out: Out<PciInfo>) -> Code {
@@ -182,22 +187,6 @@ nvml_api! {
 
     fn nvmlDeviceGetTopologyCommonAncestor(handle: Handle, other: Handle, out: Out<u32>) -> Code {
         with(handle, |_| with(other, |_| out.answer(20)))
-    }
-
-    fn nvmlDeviceGetMigMode(handle: Handle, current: Out<u32>, pending: Out<u32>) -> Code {
-        with(handle, |_| {
-            current.answer(0);
-            pending.answer(0);
-            NOT_SUPPORTED
-        })
-    }
-
-    fn nvmlDeviceIsMigDeviceHandle(handle: Handle, out: Out<u32>) -> Code {
-        with(handle, |_| out.answer(0))
-    }
-
-    fn nvmlDeviceGetMaxMigDeviceCount(handle: Handle, out: Out<u32>) -> Code {
-        with(handle, |_| out.answer(0))
     }
 
     fn nvmlDeviceGetVirtualizationMode(handle: Handle, out: Out<u32>) -> Code {

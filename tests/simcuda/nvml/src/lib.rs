@@ -6,5 +6,6 @@
 mod api;
 mod device;
 mod memory;
+mod mig;
 mod processes;
 mod system;

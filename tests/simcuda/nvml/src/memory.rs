@@ -27,14 +27,32 @@ struct MemoryV2 {
 /// `NVML_STRUCT_VERSION(Memory, 2)`.
 const VERSION_2: u32 = 0x0200_0028;
 
-/// Total and free bytes, dead processes' share given back; a device that shares the host's memory has none of its own.
-fn sizes(handle: Handle) -> Result<(u64, u64), Code> {
-    let device = device(handle)?;
-    if Knobs::get().integrated {
+type InfoV2 = unsafe extern "C" fn(Handle, *mut MemoryV2) -> Code;
+
+/// Our own exported function as the dynamic linker bound it: the real library too calls itself so, and a preloaded
+/// function of that name comes first.
+fn linked_v2() -> InfoV2 {
+    let function: InfoV2;
+    // SAFETY: reads the address that the dynamic linker wrote for this symbol, which has this signature.
+    unsafe {
+        std::arch::asm!(
+            "mov {}, qword ptr [rip + nvmlDeviceGetMemoryInfo_v2@GOTPCREL]",
+            out(reg) function,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    function
+}
+
+/// Memory of a device, dead processes' share given back; a device that shares the host's memory has none of its own.
+fn memory(handle: Handle) -> Result<MemoryV2, Code> {
+    let (device, knobs) = (device(handle)?, Knobs::get());
+    if knobs.integrated {
         return Err(NOT_SUPPORTED);
     }
     let books = Books::global();
-    Ok((books.total(device), books.free(device)))
+    let (total, free, reserved) = (books.total(device), books.free(device), knobs.reserved);
+    Ok(MemoryV2 { version: VERSION_2, total: total + reserved, reserved, free, used: total - free })
 }
 
 nvml_api! {
@@ -42,17 +60,19 @@ nvml_api! {
         if out.is_null() {
             return INVALID_ARGUMENT;
         }
-        sizes(handle).map_or_else(|code| code, |(total, free)| out.answer(Memory { total, free, used: total - free }))
+        let mut memory = MemoryV2 { version: VERSION_2, total: 0, reserved: 0, free: 0, used: 0 };
+        // SAFETY: a structure of this version.
+        match unsafe { linked_v2()(handle, &raw mut memory) } {
+            0 => out.answer(Memory { total: memory.total, free: memory.free, used: memory.used + memory.reserved }),
+            code => code,
+        }
     }
 
     fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: Out<MemoryV2>) -> Code {
         match out.get() {
             None => INVALID_ARGUMENT,
             Some(asked) if asked.version != VERSION_2 => ARGUMENT_VERSION_MISMATCH,
-            Some(_) => sizes(handle).map_or_else(
-                |code| code,
-                |(total, free)| out.answer(MemoryV2 { version: VERSION_2, total, reserved: 0, free, used: total - free }),
-            ),
+            Some(_) => memory(handle).map_or_else(|code| code, |memory| out.answer(memory)),
         }
     }
 
