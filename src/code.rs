@@ -23,12 +23,20 @@ impl Code {
     pub const NO_DEVICE: Code = Code(100);
     /// No context is current, or the one that is named is not valid.
     pub const INVALID_CONTEXT: Code = Code(201);
+    /// A handle that is none, or not of this kind.
+    pub const INVALID_HANDLE: Code = Code(400);
     /// A name that does not exist.
     pub const NOT_FOUND: Code = Code(500);
+    /// The current context was destroyed.
+    pub const CONTEXT_IS_DESTROYED: Code = Code(709);
     /// What was asked is not permitted here.
     pub const NOT_PERMITTED: Code = Code(800);
     /// What was asked is not supported.
     pub const NOT_SUPPORTED: Code = Code(801);
+    /// The capture was broken before its end.
+    pub const STREAM_CAPTURE_INVALIDATED: Code = Code(901);
+    /// The capture ended before all streams in it had come together.
+    pub const STREAM_CAPTURE_UNJOINED: Code = Code(904);
     /// Another stream's capture is in the way.
     pub const STREAM_CAPTURE_IMPLICIT: Code = Code(906);
     /// Something went wrong that has no other code.

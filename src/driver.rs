@@ -24,6 +24,11 @@ pub trait Driver {
     /// The driver's code, `NOT_INITIALIZED` before `cuInit`.
     fn current_context(&self) -> Result<Option<usize>, Code>;
 
+    /// Whether the calling thread's context serves calls at all: it is there, it was not destroyed, no error sticks to it.
+    fn context_works(&self) -> bool {
+        matches!(self.current_context(), Ok(Some(_)))
+    }
+
     /// Device of the calling thread's context (`cuCtxGetDevice`).
     ///
     /// # Errors
@@ -46,8 +51,14 @@ pub trait Driver {
     /// What a living pool holds.
     fn pool_levels(&self, pool: usize) -> Option<PoolLevels>;
 
-    /// Gives back what a pool holds and nobody uses (`cuMemPoolTrimTo` 0).
+    /// Gives back what a pool holds and nobody uses (`cuMemPoolTrimTo` 0); does nothing while a stream is captured.
     fn trim_pool(&self, pool: usize);
+
+    /// Whether a stream capture forbids the calling thread the calls that take memory of a context: the driver then
+    /// answers with a code of its own.
+    fn capture_forbids(&self) -> bool {
+        false
+    }
 
     /// Bytes that this process really takes from a device, by NVML; `None` where that can't be told.
     fn footprint(&self, device: u32) -> Option<u64>;

@@ -8,7 +8,7 @@
 //! 4. The caller's closure makes the driver's call, with no lock held.
 //! 5. [`ledger`] keeps the block by its address, so that the free finds its size and owner.
 //!
-//! [`policy`] is the only place that knows this order. [`vmm`], [`arrays`] and [`stream_pools`] keep the books of memory that is not
+//! [`policy`] is the only place that knows this order. [`vmm`], [`arrays`], [`graph_memory`] and [`stream_pools`] keep the books of memory that is not
 //! counted by addresses; [`driver`] is what all of it asks of a driver; [`meminfo`] what the program is told. [`visible`]
 //! foresees the driver's numbering of devices where NVML is asked before it.
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ pub mod contexts;
 pub mod decimal;
 pub mod device_key;
 pub mod driver;
+pub mod graph_memory;
 pub mod ledger;
 pub mod limit;
 pub mod meminfo;

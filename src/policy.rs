@@ -6,6 +6,7 @@
 
 mod arrays;
 mod contexts;
+mod graphs;
 mod overhead;
 mod pools;
 mod vmm;
@@ -15,6 +16,7 @@ use crate::budget::{Budget, Cells, Lane, Refused, Reservation};
 use crate::code::Code;
 use crate::contexts::Contexts;
 use crate::driver::Driver;
+use crate::graph_memory::GraphMemory;
 use crate::ledger::{Block, Kind, LARGE_STEP, Ledger};
 use crate::stream_pools::StreamPools;
 use crate::vmm::Vmm;
@@ -106,6 +108,7 @@ pub struct Governor<'a> {
     ledger: Ledger,
     vmm: Vmm,
     arrays: Arrays,
+    graphs: GraphMemory,
     pools: StreamPools,
 }
 
@@ -126,6 +129,7 @@ impl<'a> Governor<'a> {
             ledger: Ledger::new(),
             vmm: Vmm::default(),
             arrays: Arrays::default(),
+            graphs: GraphMemory::default(),
             pools: StreamPools::default(),
         }
     }
@@ -180,10 +184,7 @@ impl<'a> Governor<'a> {
         };
         let reservation = match budget.reserve_packed(lane, size, risk) {
             Ok(reservation) => reservation,
-            // The driver would ask for a current context before it looks for memory.
-            Err(_) if !matches!(driver.current_context(), Ok(Some(_))) => {
-                return Err(Failure::Forward);
-            }
+            Err(_) if !self.would_look(driver) => return Err(Failure::Forward),
             Err(_) => self.reserve_hard(driver, lane, owner.device, size, risk)?,
         };
         let granted = call().map_err(Failure::Driver)?;
@@ -212,7 +213,16 @@ impl<'a> Governor<'a> {
             owner: owner.slot,
         };
         self.keep(driver, granted.address, block);
+        if self.contexts.is_over(owner.slot) {
+            self.kept_late(driver, granted.address, block);
+        }
         Ok(granted.address)
+    }
+
+    /// Whether the driver would look for memory: it asks for a context that works first, and for captures.
+    #[cold]
+    fn would_look<D: Driver>(&self, driver: &D) -> bool {
+        driver.context_works() && !driver.capture_forbids()
     }
 
     /// The long way to a reservation, once the short one has failed: read the overhead, trim, take the sum again, wait
@@ -271,7 +281,12 @@ impl<'a> Governor<'a> {
             )
         });
         let code = call();
-        let Some(block) = block else { return code };
+        let Some(block) = block else {
+            if self.graphs.any() && code.is_success() {
+                self.graphs.freed(address);
+            }
+            return code;
+        };
         if code.is_success() || !self.ledger.put_back(address, block) {
             self.gone(driver, block);
         }

@@ -221,6 +221,27 @@ impl StreamPools {
         drop(reservation);
     }
 
+    /// Ends a call that put `bytes` to use without a block of ours: a launch of a graph.
+    pub fn used<'b>(
+        &self,
+        pool: PoolRef,
+        bytes: u64,
+        reading: Option<(Ticket, PoolLevels)>,
+        budget: &Budget<'b>,
+        reservation: Reservation<'b>,
+    ) {
+        let pools = &mut *self.pools.lock();
+        if let Some(entry) = entry_of(pools, pool) {
+            entry.leave(bytes, reservation.bytes());
+            // Until a reading at rest tells what is in use.
+            entry.unknown = entry.unknown.saturating_add(bytes);
+            entry.apply(reading);
+            entry.level_at(entry.share(reservation.bytes()), budget);
+        }
+        // After the level, as in `cancel`.
+        drop(reservation);
+    }
+
     /// Takes a reading as it is, even beyond the limit: the memory is there.
     pub fn observe(&self, pool: PoolRef, ticket: Ticket, levels: PoolLevels, budget: &Budget<'_>) {
         let pools = &mut *self.pools.lock();

@@ -71,6 +71,12 @@ pub struct CUmemPoolProps {
     pub location: CUmemLocation,
 }
 
+/// Opaque handle of a graph (`CUgraph`).
+pub type Graph = usize;
+/// Opaque handle of an executable graph (`CUgraphExec`).
+pub type GraphExec = usize;
+/// Opaque handle of a node (`CUgraphNode`).
+pub type GraphNode = usize;
 /// Opaque handle of an array or a mipmapped array (`CUarray`, `CUmipmappedArray`).
 pub type Array = usize;
 
@@ -134,6 +140,44 @@ pub struct Array3dDescriptorV1 {
     pub flags: u32,
 }
 
+/// `CU_GRAPH_NODE_TYPE_GRAPH`.
+pub const NODE_CHILD_GRAPH: u32 = 4;
+/// `CU_GRAPH_NODE_TYPE_MEM_ALLOC`.
+pub const NODE_MEM_ALLOC: u32 = 10;
+/// `CU_GRAPH_NODE_TYPE_MEM_FREE`.
+pub const NODE_MEM_FREE: u32 = 11;
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
+#[repr(C)]
+pub struct MemAllocNodeParams {
+    /// Beginning of the `CUmemPoolProps`.
+    pub props: CUmemPoolProps,
+    rest: [u64; 9],
+    access: *const c_void,
+    access_count: usize,
+    /// Size.
+    pub bytes: usize,
+    /// Address, which the driver gives.
+    pub address: CUdeviceptr,
+}
+
+/// Beginning of `CUgraphNodeParams`; the rest is passed through untouched.
+#[repr(C)]
+pub struct GraphNodeParams {
+    /// `CUgraphNodeType`.
+    pub kind: u32,
+    reserved: [u32; 3],
+    /// Parameters of that kind of node.
+    pub body: [u64; 29],
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`; all but the flags is passed through untouched.
+#[repr(C)]
+pub struct GraphInstantiateParams {
+    /// `CUgraphInstantiate_flags`.
+    pub flags: u64,
+}
+
 const _: () = {
     use core::mem::{offset_of, size_of};
     use cudarc::driver::sys;
@@ -148,6 +192,14 @@ const _: () = {
     assert!(size_of::<CUcontext>() == size_of::<sys::CUcontext>());
     assert!(size_of::<CUstream>() == size_of::<sys::CUstream>());
     assert!(size_of::<Pool>() == size_of::<sys::CUmemoryPool>());
+    assert!(
+        size_of::<MemAllocNodeParams>() == size_of::<sys::CUDA_MEM_ALLOC_NODE_PARAMS_v1>()
+    );
+    assert!(
+        offset_of!(MemAllocNodeParams, bytes)
+            == offset_of!(sys::CUDA_MEM_ALLOC_NODE_PARAMS_v1, bytesize)
+    );
+    assert!(offset_of!(GraphNodeParams, body) == 16);
     assert!(size_of::<Array>() == size_of::<sys::CUarray>());
     assert!(size_of::<ArrayDescriptor>() == size_of::<sys::CUDA_ARRAY_DESCRIPTOR>());
     assert!(size_of::<Array3dDescriptor>() == size_of::<sys::CUDA_ARRAY3D_DESCRIPTOR>());

@@ -11,12 +11,15 @@ use gpucap_core::code::Code;
 
 use crate::entry;
 use crate::ffi::{Array, Array3dDescriptor, Array3dDescriptorV1, ArrayDescriptor, ArrayDescriptorV1};
-use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemPoolProps, CUstream, MemHandle, Pool};
+use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemPoolProps, CUstream, Graph, MemHandle, Pool};
+use crate::ffi::{GraphExec, GraphInstantiateParams, GraphNode, GraphNodeParams, MemAllocNodeParams};
 use crate::hooks::module::Module;
 use crate::hooks::nvml_info::{Memory, MemoryV2, NvmlDevice};
 
 pub mod array;
+pub mod capture;
 pub mod context;
+pub mod graph;
 pub mod info;
 pub mod init;
 pub mod linear;
@@ -32,7 +35,7 @@ pub enum Role {
     Init,
     /// Takes device memory: refused while the configuration is wrong, and its unknown newer ABIs are guarded.
     Alloc,
-    /// Gives device memory back, or changes who refers to it.
+    /// Gives device memory back, or changes who refers to it or what calls mean.
     Free,
     /// Creates, holds or ends a context, or what lives in one without being allocated.
     Context,
@@ -170,6 +173,39 @@ hooks! {
     Alloc   cuMipmappedArrayCreate(array: *mut Array, descriptor: *const Array3dDescriptor, levels: u32) => array::create_mipmapped;
     Free    cuArrayDestroy(array: Array) => array::destroy;
     Free    cuMipmappedArrayDestroy(array: Array) => array::destroy;
+
+    Free    cuStreamBeginCapture(stream: CUstream) => capture::begin;
+    Free    cuStreamBeginCapture_ptsz(stream: CUstream) => capture::begin_ptsz;
+    Free    cuStreamBeginCapture_v2(stream: CUstream, mode: u32) => capture::begin_v2;
+    Free    cuStreamBeginCapture_v2_ptsz(stream: CUstream, mode: u32) => capture::begin_v2_ptsz;
+    Free    cuStreamBeginCaptureToGraph(stream: CUstream, graph: Graph, after: *const c_void, edges: *const c_void, count: usize, mode: u32) => capture::begin_to_graph;
+    Free    cuStreamBeginCaptureToGraph_ptsz(stream: CUstream, graph: Graph, after: *const c_void, edges: *const c_void, count: usize, mode: u32) => capture::begin_to_graph_ptsz;
+    Free    cuStreamBeginRecaptureToGraph(stream: CUstream, mode: u32, graph: Graph, callback: *const c_void, data: *mut c_void) => capture::recapture;
+    Free    cuStreamBeginRecaptureToGraph_ptsz(stream: CUstream, mode: u32, graph: Graph, callback: *const c_void, data: *mut c_void) => capture::recapture_ptsz;
+    Free    cuStreamBeginCaptureToCig(stream: CUstream, params: *const c_void) => capture::begin_to_cig;
+    Free    cuStreamBeginCaptureToCig_ptsz(stream: CUstream, params: *const c_void) => capture::begin_to_cig_ptsz;
+    Free    cuStreamEndCapture(stream: CUstream, graph: *mut Graph) => capture::end;
+    Free    cuStreamEndCapture_ptsz(stream: CUstream, graph: *mut Graph) => capture::end_ptsz;
+    Free    cuStreamEndCaptureToCig(stream: CUstream) => capture::end_to_cig;
+    Free    cuStreamEndCaptureToCig_ptsz(stream: CUstream) => capture::end_to_cig_ptsz;
+
+    Alloc   cuGraphAddMemAllocNode(node: *mut GraphNode, graph: Graph, after: *const GraphNode, count: usize, params: *mut MemAllocNodeParams) => graph::add_mem_alloc;
+    Alloc   cuGraphAddNode(node: *mut GraphNode, graph: Graph, after: *const GraphNode, count: usize, params: *mut GraphNodeParams) => graph::add_node;
+    Alloc   cuGraphAddNode_v2(node: *mut GraphNode, graph: Graph, after: *const GraphNode, edges: *const c_void, count: usize, params: *mut GraphNodeParams) => graph::add_node_v2;
+    Alloc   cuGraphAddNode_v3(node: *mut GraphNode, graph: Graph, after: *const GraphNode, edges: *const c_void, count: usize, params: *mut GraphNodeParams) => graph::add_node_v2;
+    Free    cuGraphAddMemFreeNode(node: *mut GraphNode, graph: Graph, after: *const GraphNode, count: usize, address: CUdeviceptr) => graph::add_mem_free;
+    Free    cuGraphInstantiate(exec: *mut GraphExec, graph: Graph, error: *mut GraphNode, log: *mut c_char, room: usize) => graph::instantiate;
+    Free    cuGraphInstantiate_v2(exec: *mut GraphExec, graph: Graph, error: *mut GraphNode, log: *mut c_char, room: usize) => graph::instantiate;
+    Free    cuGraphInstantiateWithFlags(exec: *mut GraphExec, graph: Graph, flags: u64) => graph::instantiate_with_flags;
+    Free    cuGraphInstantiateWithParams(exec: *mut GraphExec, graph: Graph, params: *mut GraphInstantiateParams) => graph::instantiate_with_params;
+    Free    cuGraphInstantiateWithParams_ptsz(exec: *mut GraphExec, graph: Graph, params: *mut GraphInstantiateParams) => graph::instantiate_with_params;
+    Free    cuGraphLaunch(exec: GraphExec, stream: CUstream) => graph::launch;
+    Free    cuGraphLaunch_ptsz(exec: GraphExec, stream: CUstream) => graph::launch_ptsz;
+    Free    cuGraphUpload(exec: GraphExec, stream: CUstream) => graph::upload;
+    Free    cuGraphUpload_ptsz(exec: GraphExec, stream: CUstream) => graph::upload;
+    Free    cuGraphDestroy(graph: Graph) => graph::destroy;
+    Free    cuGraphExecDestroy(exec: GraphExec) => graph::exec_destroy;
+    Free    cuDeviceGraphMemTrim(device: CUdevice) => graph::trim;
 }
 
 /// The driver's own functions behind the hooks; null until the driver is known, or where it lacks the name.

@@ -15,6 +15,7 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("gpucap works on x86-64 Linux; other targets need their own entry.rs");
 
+mod captures;
 mod driver;
 mod elf;
 mod entry;
@@ -45,6 +46,7 @@ fn at_load() {
 
 /// What a forked child must not have from its parent.
 fn forget() {
+    captures::forget();
     state::forget();
     nvml::forget();
 }

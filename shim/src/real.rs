@@ -7,11 +7,12 @@ use std::ffi::CString;
 
 use gpucap_core::code::Code;
 use gpucap_core::driver::{Driver, PoolLevels};
+use gpucap_core::graph_memory;
 
 use crate::ffi::{
-    Array, CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, MemHandle, Pool,
+    Array, CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, Graph, MemHandle, Pool,
 };
-use crate::{driver, nvml};
+use crate::{captures, driver, nvml};
 
 /// One function of the driver, looked up at its first use and kept.
 pub struct Function {
@@ -103,6 +104,18 @@ functions! {
     pool_attribute = cuMemPoolGetAttribute(pool: Pool, attribute: u32, value: *mut u64);
     /// Gives back what a pool does not use.
     pool_trim = cuMemPoolTrimTo(pool: Pool, keep: usize);
+    /// What a device keeps for graphs.
+    graph_attribute = cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: u32, value: *mut u64);
+    /// Gives back what graphs do not use.
+    graph_trim = cuDeviceGraphMemTrim(device: CUdevice);
+    /// The graph that a stream is captured into.
+    capture_info_v3 = cuStreamGetCaptureInfo_v3(stream: CUstream, status: *mut u32, id: *mut u64, graph: *mut Graph, after: *mut *const c_void, edges: *mut *const c_void, count: *mut usize);
+    /// The same with the per-thread meaning of stream 0.
+    capture_info_v3_ptsz = cuStreamGetCaptureInfo_v3_ptsz(stream: CUstream, status: *mut u32, id: *mut u64, graph: *mut Graph, after: *mut *const c_void, edges: *mut *const c_void, count: *mut usize);
+    /// The same before CUDA 12.3.
+    capture_info_v2 = cuStreamGetCaptureInfo_v2(stream: CUstream, status: *mut u32, id: *mut u64, graph: *mut Graph, after: *mut *const c_void, count: *mut usize);
+    /// The same before CUDA 12.3, with the per-thread meaning of stream 0.
+    capture_info_v2_ptsz = cuStreamGetCaptureInfo_v2_ptsz(stream: CUstream, status: *mut u32, id: *mut u64, graph: *mut Graph, after: *mut *const c_void, count: *mut usize);
     /// Free and total bytes of the current context's device.
     memory_info = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     /// Step that sizes of physical allocations must be a multiple of.
@@ -123,7 +136,8 @@ functions! {
 
 const POOL_RESERVED_CURRENT: u32 = 5;
 const POOL_USED_CURRENT: u32 = 7;
-const CAPTURE_MODE_RELAXED: u32 = 2;
+const GRAPH_USED_CURRENT: u32 = 0;
+const GRAPH_RESERVED_CURRENT: u32 = 2;
 
 /// A device as the driver names it.
 pub struct Device {
@@ -199,6 +213,12 @@ impl Driver for Real {
         Ok((context != 0).then_some(context))
     }
 
+    fn context_works(&self) -> bool {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are valid for one size_t. The cheapest question that a destroyed context answers with its error.
+        relaxed(|| unsafe { memory_info(&raw mut free, &raw mut total) }).is_success()
+    }
+
     fn current_device(&self) -> Result<u32, Code> {
         let mut device = 0;
         // SAFETY: `device` is valid for one int.
@@ -247,20 +267,28 @@ impl Driver for Real {
     }
 
     fn pool_levels(&self, pool: usize) -> Option<PoolLevels> {
+        let graphs = graph_memory_of(pool);
+        let read = |of_pool, of_graphs, value: *mut u64| match graphs {
+            // SAFETY: the value of these attributes is one cuuint64_t (cuda.h).
+            Some(device) => unsafe { graph_attribute(device, of_graphs, value) },
+            // SAFETY: as above; the rules ask only for living pools.
+            None => unsafe { pool_attribute(pool, of_pool, value) },
+        };
         let mut levels = PoolLevels::default();
         relaxed(|| {
-            // SAFETY: the value of these attributes is one cuuint64_t (cuda.h); the rules ask only for living pools.
-            let code =
-                unsafe { pool_attribute(pool, POOL_RESERVED_CURRENT, &raw mut levels.reserved) };
+            let code = read(POOL_RESERVED_CURRENT, GRAPH_RESERVED_CURRENT, &raw mut levels.reserved);
             if !code.is_success() {
                 return code;
             }
-            // SAFETY: as above.
-            unsafe { pool_attribute(pool, POOL_USED_CURRENT, &raw mut levels.used) }
+            read(POOL_USED_CURRENT, GRAPH_USED_CURRENT, &raw mut levels.used)
         })
         .ok()
         .ok()?;
         Some(levels)
+    }
+
+    fn capture_forbids(&self) -> bool {
+        captures::forbid()
     }
 
     fn footprint(&self, device: u32) -> Option<u64> {
@@ -268,9 +296,50 @@ impl Driver for Real {
     }
 
     fn trim_pool(&self, pool: usize) {
-        // SAFETY: the rules trim only living pools. A failure leaves the pool as it is, and the level is read again.
-        let _ = relaxed(|| unsafe { pool_trim(pool, 0) });
+        captures::outside(|| {
+            // A failure leaves the pool as it is; the level is read again.
+            let _ = match graph_memory_of(pool) {
+                // SAFETY: a device of this process.
+                Some(device) => unsafe { graph_trim(device) },
+                // SAFETY: the rules trim only living pools.
+                None => unsafe { pool_trim(pool, 0) },
+            };
+        });
     }
+}
+
+/// The device whose graph memory the rules know by this handle.
+fn graph_memory_of(pool: usize) -> Option<CUdevice> {
+    graph_memory::device_of(pool).and_then(|device| CUdevice::try_from(device).ok())
+}
+
+/// The graph that a stream is captured into, where it is; `v3` and `v2` are the driver's functions for that.
+fn captured_into(
+    v3: unsafe fn(CUstream, *mut u32, *mut u64, *mut Graph, *mut *const c_void, *mut *const c_void, *mut usize) -> Code,
+    v2: unsafe fn(CUstream, *mut u32, *mut u64, *mut Graph, *mut *const c_void, *mut usize) -> Code,
+    stream: CUstream,
+) -> Option<Graph> {
+    let (mut status, mut id, mut graph, mut count) = (0, 0, 0, 0);
+    let (mut after, mut edges) = (core::ptr::null(), core::ptr::null());
+    let (status_out, id_out, graph_out, count_out) = (&raw mut status, &raw mut id, &raw mut graph, &raw mut count);
+    // SAFETY: all are valid for what the driver writes; the stream is the program's own argument.
+    let code = unsafe { v3(stream, status_out, id_out, graph_out, &raw mut after, &raw mut edges, count_out) };
+    if code == Code::NOT_FOUND {
+        // SAFETY: as above.
+        let _ = unsafe { v2(stream, status_out, id_out, graph_out, &raw mut after, count_out) };
+    }
+    // 1: active.
+    (status == 1 && graph != 0).then_some(graph)
+}
+
+/// The graph that a stream is captured into, where it is.
+pub fn captured_graph(stream: CUstream) -> Option<Graph> {
+    captured_into(capture_info_v3, capture_info_v2, stream)
+}
+
+/// The same with the per-thread meaning of stream 0.
+pub fn captured_graph_ptsz(stream: CUstream) -> Option<Graph> {
+    captured_into(capture_info_v3_ptsz, capture_info_v2_ptsz, stream)
 }
 
 /// A device's default pool, where it has one.
@@ -284,28 +353,21 @@ pub fn default_pool(device: u32) -> Option<Pool> {
     Some(pool)
 }
 
-/// Step in bytes that sizes for `prop` must be a multiple of; `None` where the driver does not say.
+/// Step in bytes that sizes for `prop` must be a multiple of.
+///
+/// # Errors
+/// The driver's code; `INVALID_VALUE` for properties that it knows nothing about.
 ///
 /// `prop` must be a pointer that the program passed to `cuMemCreate`, and not null.
-pub fn granularity(prop: *const CUmemAllocationProp) -> Option<u64> {
+pub fn granularity(prop: *const CUmemAllocationProp) -> Result<u64, Code> {
     let mut bytes = 0;
     // SAFETY: `bytes` is valid for one size_t, `prop` is what the driver is about to read anyway; 0 asks for the minimum.
     relaxed(|| unsafe { allocation_granularity(&raw mut bytes, prop, 0) })
-        .ok()
         .ok()?;
-    (bytes > 0).then_some(bytes as u64)
+    Ok((bytes as u64).max(1))
 }
 
-/// Runs calls of ours under the relaxed capture mode, so that a capture of the program is not invalidated by them
-/// (cuda.h, cuThreadExchangeStreamCaptureMode), and puts the thread's mode back.
+/// Makes calls of ours so that no capture of the program is broken by them.
 pub fn relaxed(call: impl FnOnce() -> Code) -> Code {
-    let mut mode = CAPTURE_MODE_RELAXED;
-    // SAFETY: `mode` is valid for one enum value, written and read by the driver.
-    let exchanged = unsafe { exchange_capture_mode(&raw mut mode) }.is_success();
-    let code = call();
-    if exchanged {
-        // SAFETY: as above.
-        unsafe { exchange_capture_mode(&raw mut mode) };
-    }
-    code
+    captures::harmless(call)
 }

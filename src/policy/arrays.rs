@@ -25,9 +25,7 @@ impl Governor<'_> {
         let risk = if self.measures(owner.device) { overhead::risk(bytes) } else { 0 };
         let reservation = match budget.reserve_packed(lane, bytes, risk) {
             Ok(reservation) => reservation,
-            Err(_) if !sound() || !matches!(driver.current_context(), Ok(Some(_))) => {
-                return Err(Failure::Forward);
-            }
+            Err(_) if !sound() || !self.would_look(driver) => return Err(Failure::Forward),
             Err(_) => self.reserve_hard(driver, lane, owner.device, bytes, 0)?,
         };
         let handle = call().map_err(Failure::Driver)?;

@@ -53,15 +53,11 @@ impl<'a> Governor<'a> {
         undo: impl FnOnce(u64),
     ) -> Result<u64, Failure> {
         let budget = self.budget(pool.device).ok_or(Failure::Forward)?;
-        let near = self.near_budget(pool.device).ok_or(Failure::Forward)?;
         // As the driver rounds them; where that overflows it has the answer.
         let bytes = bytes
             .checked_next_multiple_of(SMALL_STEP)
             .ok_or(Failure::Forward)?;
-        let reservation = match self.pools.start(pool, bytes, &near, lane, Step::Shown) {
-            Ok(reservation) => reservation,
-            Err(_) => self.pool_start_hard(driver, lane, pool, bytes, &budget)?,
-        };
+        let reservation = self.pool_start(driver, lane, pool, bytes, &budget)?;
         let address = match call() {
             Ok(address) => address,
             Err(code) => {
@@ -99,6 +95,22 @@ impl<'a> Governor<'a> {
         Err(Failure::Denied(deny(&budget, pool.device, bytes, refused)))
     }
 
+    /// Reserves what a pool may grow by for `bytes`.
+    pub(super) fn pool_start<D: Driver>(
+        &self,
+        driver: &D,
+        lane: Lane,
+        pool: PoolRef,
+        bytes: u64,
+        budget: &Budget<'a>,
+    ) -> Result<Reservation<'a>, Failure> {
+        let near = self.near_budget(pool.device).ok_or(Failure::Forward)?;
+        match self.pools.start(pool, bytes, &near, lane, Step::Shown) {
+            Ok(reservation) => Ok(reservation),
+            Err(_) => self.pool_start_hard(driver, lane, pool, bytes, budget),
+        }
+    }
+
     /// The long way to a pool's reservation, once the short one has failed: trim, count without assumptions, wait for
     /// what is in flight, and count again as long as that makes it less.
     #[cold]
@@ -113,7 +125,11 @@ impl<'a> Governor<'a> {
         driver.pool_levels(pool.handle).ok_or(Failure::Forward)?;
         let mut rounds = 0;
         loop {
-            self.trim_pools(driver, pool.device);
+            // What can't fit in any case moves nothing.
+            let alone = bytes.checked_add(budget.overhead());
+            if alone.is_some_and(|sum| sum <= budget.limit()) {
+                self.trim_pools(driver, pool.device);
+            }
             self.read_overhead(driver, pool.device);
             let started = self.pools.start(pool, bytes, budget, lane, Step::Least);
             let (growth, _) = match started {
@@ -204,7 +220,7 @@ impl<'a> Governor<'a> {
         }
     }
 
-    fn read<D: Driver>(&self, driver: &D, pool: PoolRef) -> Option<(Ticket, PoolLevels)> {
+    pub(super) fn read<D: Driver>(&self, driver: &D, pool: PoolRef) -> Option<(Ticket, PoolLevels)> {
         let ticket = self.pools.ticket(pool);
         Some((ticket, driver.pool_levels(pool.handle)?))
     }

@@ -12,6 +12,7 @@
 //   race N ROUNDS $ctx BYTES     N threads allocate and free BYTES, ROUNDS times each; prints "race GRANTED REFUSED OTHER"
 //   peek $a / poke $a 7          reads and writes a byte of host memory
 //   open f PATH / close $f       opens a file for reading and writing, its descriptor in slot f; closes it
+//   other cuMemAlloc_v2 &a 2M    makes the call in another thread, with the context of slot c
 //   sleep MS, exit CODE, fork    (fork: the child goes on with the commands, its parent waits and ends with its code)
 //
 // Numbers may be hexadecimal, negative, and end in K, M, G. Every argument is passed as a 64-bit word, which is right for
@@ -147,7 +148,27 @@ static void print_bytes(const char *name) {
     printf("\n");
 }
 
+static void command(char *line);
+
+static void *other_thread(void *line) {
+    char set[] = "cuCtxSetCurrent";
+    any function = resolve(set);
+    if (function) function(slot("c")->value, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    command(line);
+    return NULL;
+}
+
+static void run_other(char *line) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, other_thread, line)) abort();
+    pthread_join(thread, NULL);
+}
+
 static void command(char *line) {
+    if (!strncmp(line, "other ", 6)) {
+        run_other(line + 6);
+        return;
+    }
     char *words[24], *rest = NULL;
     int count = 0;
     for (char *word = strtok_r(line, " \t\n", &rest); word && count < 24; word = strtok_r(NULL, " \t\n", &rest)) words[count++] = word;

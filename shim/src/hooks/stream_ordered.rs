@@ -6,31 +6,44 @@ use gpucap_core::code::Code;
 use gpucap_core::driver::Driver;
 use gpucap_core::stream_pools::PoolRef;
 
+use super::graph;
 use super::linear::answer;
-use crate::ffi::{CUdeviceptr, CUmemPoolProps, CUstream, Pool};
+use crate::ffi::{CUdeviceptr, CUmemPoolProps, CUstream, Graph, Pool};
 use crate::state::{self, DRIVER, State};
-use crate::{lane, real};
+use crate::{captures, lane, real};
 
 type AllocAsync = unsafe extern "C" fn(*mut CUdeviceptr, usize, CUstream) -> Code;
 type AllocFromPool = unsafe extern "C" fn(*mut CUdeviceptr, usize, Pool, CUstream) -> Code;
 
 /// The two meanings of stream 0: legacy default stream, or the thread's own.
 #[derive(Clone, Copy)]
-struct Streams {
+pub struct Streams {
     capturing: unsafe fn(CUstream, *mut u32) -> Code,
     free: unsafe fn(CUdeviceptr, CUstream) -> Code,
     synchronize: unsafe fn(CUstream) -> Code,
+    graph: fn(CUstream) -> Option<Graph>,
 }
 
-const LEGACY: Streams = Streams {
+impl Streams {
+    /// The graph that a stream is captured into, where it is.
+    pub fn captures_into(self, stream: CUstream) -> Option<Graph> {
+        (self.graph)(stream)
+    }
+}
+
+/// Stream 0 is the legacy default stream.
+pub const LEGACY: Streams = Streams {
     capturing: real::stream_is_capturing,
     free: real::free_async,
     synchronize: real::stream_synchronize,
+    graph: real::captured_graph,
 };
-const PER_THREAD: Streams = Streams {
+/// Stream 0 is the thread's own.
+pub const PER_THREAD: Streams = Streams {
     capturing: real::stream_is_capturing_ptsz,
     free: real::free_async_ptsz,
     synchronize: real::stream_synchronize_ptsz,
+    graph: real::captured_graph_ptsz,
 };
 
 /// `cuMemAllocAsync`.
@@ -164,12 +177,17 @@ fn ordered(
     bytes: usize,
     stream: CUstream,
 ) -> Code {
-    if dptr.is_null() || bytes == 0 || is_passed_on(streams, stream) {
+    if dptr.is_null() || bytes == 0 {
         return call(dptr);
     }
     let Some(state) = state::get() else {
         return call(dptr);
     };
+    match way(streams, stream) {
+        Way::Pool => {}
+        Way::Graph => return captured(state, streams, pool, call, dptr, bytes, stream),
+        Way::PassedOn => return call(dptr),
+    }
     let Some(pool) = pool(state) else {
         return call(dptr);
     };
@@ -178,12 +196,12 @@ fn ordered(
         call(&raw mut address).ok().map(|()| address)
     };
     let undo = |address| {
-        // SAFETY: the address has just come from the driver on this stream, and nobody else knows it. The pool has it
-        // back once the stream has come this far.
-        unsafe {
-            (streams.free)(address, stream);
-            (streams.synchronize)(stream);
-        }
+        // SAFETY: the address has just come from the driver on this stream, and nobody else knows it.
+        unsafe { (streams.free)(address, stream) };
+        captures::outside(|| {
+            // SAFETY: the program's stream. The pool has the memory back once the stream has come this far.
+            unsafe { (streams.synchronize)(stream) };
+        });
     };
     let outcome =
         state
@@ -200,16 +218,50 @@ fn ordered(
     )
 }
 
-/// Whether the call is not ours to count: the stream captures, or can't say so because another one's capture would be
-/// broken by it, or there is no context for it. Any other error of the question is no answer, and the call is counted.
-fn is_passed_on(streams: Streams, stream: CUstream) -> bool {
+/// An allocation on a captured stream is a node of its graph.
+fn captured(
+    state: &State,
+    streams: Streams,
+    pool: impl FnOnce(&State) -> Option<PoolRef>,
+    call: impl Fn(*mut CUdeviceptr) -> Code,
+    dptr: *mut CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> Code {
+    let code = call(dptr);
+    if let (true, Some(graph)) = (code.is_success(), streams.captures_into(stream)) {
+        let device = pool(state).map(|pool| pool.device);
+        // SAFETY: the program's pointer, which is not null and which the driver has just written to.
+        graph::allocates(state, graph, device, unsafe { dptr.read() }, bytes as u64);
+    }
+    code
+}
+
+/// What a call on a stream means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Something with a pool.
+    Pool,
+    /// A node of a graph: the stream is captured.
+    Graph,
+    /// Nothing that is counted: the driver can't say because another stream's capture would be broken by it, or there is
+    /// no context for it.
+    PassedOn,
+}
+
+/// Any other error of the question is no answer, and the call is counted.
+fn way(streams: Streams, stream: CUstream) -> Way {
     let mut status = 0;
     // SAFETY: `status` is valid for one enum value; the stream is the program's own argument.
     let code = unsafe { (streams.capturing)(stream, &raw mut status) };
     if code.is_success() {
-        return status != 0;
+        return if status == 0 { Way::Pool } else { Way::Graph };
     }
-    code == Code::STREAM_CAPTURE_IMPLICIT || !matches!(DRIVER.current_context(), Ok(Some(_)))
+    if code == Code::STREAM_CAPTURE_IMPLICIT || !matches!(DRIVER.current_context(), Ok(Some(_))) {
+        Way::PassedOn
+    } else {
+        Way::Pool
+    }
 }
 
 /// `cuMemFreeAsync`.
@@ -246,12 +298,19 @@ unsafe fn freed(
 ) -> Code {
     // SAFETY: the program's own arguments.
     let call = || unsafe { real(dptr, stream) };
-    if is_passed_on(streams, stream) {
+    let Some(state) = state::get() else {
         return call();
-    }
-    match state::get() {
-        Some(state) => state.governor.free(&DRIVER, lane::mine(), dptr, call),
-        None => call(),
+    };
+    match way(streams, stream) {
+        Way::Pool => state.governor.free(&DRIVER, lane::mine(), dptr, call),
+        Way::Graph => {
+            let code = call();
+            if let (true, Some(graph)) = (code.is_success(), streams.captures_into(stream)) {
+                graph::frees(state, graph, dptr);
+            }
+            code
+        }
+        Way::PassedOn => call(),
     }
 }
 

@@ -44,7 +44,10 @@ pub unsafe fn create(
     let sound = || {
         kind == PINNED
             && flags == 0
-            && real::granularity(prop).is_none_or(|step| (size as u64).is_multiple_of(step))
+            && match real::granularity(prop) {
+                Ok(step) => (size as u64).is_multiple_of(step),
+                Err(code) => code != Code::INVALID_VALUE,
+            }
     };
     let outcome =
         state
@@ -53,8 +56,8 @@ pub unsafe fn create(
     // SAFETY: the program's pointer, which is not null.
     let accept = |given| unsafe { handle.write(given) };
     // SAFETY: the handle has just come from the driver and nobody else knows it.
-    let undo = |given| unsafe {
-        real::release(given);
+    let undo = |given| {
+        real::relaxed(|| unsafe { real::release(given) });
     };
     answer(state, "cuMemCreate", outcome, accept, call, undo)
 }
