@@ -21,32 +21,18 @@ fn main() {
     let (mut stubs, mut rows) = (String::new(), String::new());
     for line in names.lines().filter(|line| !line.starts_with('#')) {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let [name, base, version, kind] = fields[..] else {
-            panic!("names.txt: {line:?} has not four fields")
-        };
+        let [name, base, version, kind] = fields[..] else { panic!("names.txt: {line:?} has not four fields") };
         if !defined.contains_key(name) {
             writeln!(stubs, "stub!({name});").unwrap();
         }
         let path = defined.remove(name).unwrap_or_else(|| "self".to_owned());
-        writeln!(
-            rows,
-            "    row(\"{name}\", \"{base}\", {version}, {}, {path}::{name}::ADDRESS),",
-            kind == "thread"
-        )
-        .unwrap();
+        writeln!(rows, "    row(\"{name}\", \"{base}\", {version}, {}, {path}::{name}::ADDRESS),", kind == "thread")
+            .unwrap();
     }
     // A name that only the project knows is a spelling mistake.
-    assert!(
-        defined.is_empty(),
-        "defined in src/ but not in names.txt: {:?}",
-        defined.keys().collect::<Vec<_>>()
-    );
+    assert!(defined.is_empty(), "defined in src/ but not in names.txt: {:?}", defined.keys().collect::<Vec<_>>());
     let table = format!("{stubs}\npub static TABLE: &[Row] = &[\n{rows}];\n");
-    fs::write(
-        PathBuf::from(env::var("OUT_DIR").unwrap()).join("table.rs"),
-        table,
-    )
-    .unwrap();
+    fs::write(PathBuf::from(env::var("OUT_DIR").unwrap()).join("table.rs"), table).unwrap();
 }
 
 /// Notes the module path of every name that a file under `folder` defines.
@@ -62,11 +48,8 @@ fn scan(folder: &Path, module: &str, defined: &mut BTreeMap<String, String>) {
         if path.extension().is_none_or(|ext| ext != "rs") || !text.contains("cuda_api!") {
             continue;
         }
-        let inside = if matches!(stem.as_str(), "lib" | "mod") {
-            module.to_owned()
-        } else {
-            format!("{module}::{stem}")
-        };
+        let inside =
+            if matches!(stem.as_str(), "lib" | "mod") { module.to_owned() } else { format!("{module}::{stem}") };
         for line in text.lines() {
             let Some(rest) = line.trim_start().strip_prefix("fn cu") else {
                 continue;
@@ -75,15 +58,8 @@ fn scan(folder: &Path, module: &str, defined: &mut BTreeMap<String, String>) {
                 continue;
             }
             let list = format!("cu{}", rest.split('(').next().unwrap());
-            for name in list
-                .split(',')
-                .map(str::trim)
-                .filter(|name| !name.is_empty())
-            {
-                assert!(
-                    defined.insert(name.to_owned(), inside.clone()).is_none(),
-                    "{name} is defined twice"
-                );
+            for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+                assert!(defined.insert(name.to_owned(), inside.clone()).is_none(), "{name} is defined twice");
             }
         }
     }

@@ -21,32 +21,16 @@ fn main() {
         }
     }
     let names = fs::read_to_string("names.txt").expect("names.txt lies beside build.rs");
-    let unknown: Vec<_> = defined
-        .iter()
-        .filter(|name| !names.lines().any(|line| line == *name))
-        .collect();
-    assert!(
-        unknown.is_empty(),
-        "defined in src/ but not in names.txt: {unknown:?}"
-    );
+    let unknown: Vec<_> = defined.iter().filter(|name| !names.lines().any(|line| line == *name)).collect();
+    assert!(unknown.is_empty(), "defined in src/ but not in names.txt: {unknown:?}");
     let mut stubs = String::new();
     for name in names.lines().filter(|name| !defined.contains(*name)) {
-        writeln!(
-            stubs,
-            "nvml_api! {{ fn {name}() -> Code {{ NOT_SUPPORTED }} }}"
-        )
-        .unwrap();
+        writeln!(stubs, "nvml_api! {{ fn {name}() -> Code {{ NOT_SUPPORTED }} }}").unwrap();
     }
-    fs::write(
-        PathBuf::from(env::var("OUT_DIR").unwrap()).join("stubs.rs"),
-        stubs,
-    )
-    .unwrap();
+    fs::write(PathBuf::from(env::var("OUT_DIR").unwrap()).join("stubs.rs"), stubs).unwrap();
 }
 
 /// What follows `fn nvml` in a line that defines names.
 fn definition(line: &str) -> Option<&str> {
-    line.trim_start()
-        .trim_start_matches("pub unsafe extern \"C\" ")
-        .strip_prefix("fn nvml")
+    line.trim_start().trim_start_matches("pub unsafe extern \"C\" ").strip_prefix("fn nvml")
 }

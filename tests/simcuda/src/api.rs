@@ -77,10 +77,7 @@ pub struct Call {
 
 impl Call {
     pub const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            counter: AtomicUsize::new(0),
-        }
+        Self { name, counter: AtomicUsize::new(0) }
     }
 
     /// Index of its counter in the books.
@@ -263,9 +260,7 @@ impl<T: Copy> In<T> {
             return Vec::new();
         }
         // SAFETY: a caller who gives a count gives an array of that many.
-        (0..n)
-            .map(|i| unsafe { self.0.add(i).read_unaligned() })
-            .collect()
+        (0..n).map(|i| unsafe { self.0.add(i).read_unaligned() }).collect()
     }
 }
 

@@ -137,18 +137,13 @@ pub fn value(attribute: i32, device: usize) -> Option<i32> {
     let capability = |part: u32| i32::try_from(part).unwrap_or(0);
     let [domain, bus, slot] = pci(device);
     Some(match attribute {
-        INTEGRATED | PAGEABLE_MEMORY_ACCESS | DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => {
-            i32::from(knobs.integrated)
-        }
+        INTEGRATED | PAGEABLE_MEMORY_ACCESS | DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => i32::from(knobs.integrated),
         PCI_BUS_ID => bus,
         PCI_DEVICE_ID => slot,
         PCI_DOMAIN_ID => domain,
         COMPUTE_CAPABILITY_MAJOR => capability(knobs.compute_capability.0),
         COMPUTE_CAPABILITY_MINOR => capability(knobs.compute_capability.1),
-        1..=LAST => VALUES
-            .iter()
-            .find(|row| row.0 == attribute)
-            .map_or(0, |row| row.1),
+        1..=LAST => VALUES.iter().find(|row| row.0 == attribute).map_or(0, |row| row.1),
         _ => return None,
     })
 }

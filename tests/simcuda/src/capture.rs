@@ -49,26 +49,12 @@ pub fn exchange_mode(mode: u32) -> u32 {
 
 impl Capture {
     /// Begins a capture into `graph`.
-    pub fn begin(
-        mode: u32,
-        context: u64,
-        origin: usize,
-        blocking: bool,
-        graph: Arc<Graph>,
-    ) -> Arc<Capture> {
+    pub fn begin(mode: u32, context: u64, origin: usize, blocking: bool, graph: Arc<Graph>) -> Arc<Capture> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let thread = devices::thread_id();
-        let capture = Arc::new(Capture {
-            id,
-            mode,
-            thread,
-            context,
-            origin,
-            blocking,
-            graph,
-            valid: AtomicBool::new(true),
-        });
+        let capture =
+            Arc::new(Capture { id, mode, thread, context, origin, blocking, graph, valid: AtomicBool::new(true) });
         CAPTURES.lock().push(capture.clone());
         ACTIVE.fetch_add(1, Ordering::SeqCst);
         capture
@@ -144,8 +130,7 @@ pub fn refuses(name: &str) -> Option<CUresult> {
     }
     let context = ctx::current().map(|context| context.id());
     if WHOLE_CONTEXT.contains(&base) {
-        return break_all(|capture| Some(capture.context) == context)
-            .then_some(STREAM_CAPTURE_UNSUPPORTED);
+        return break_all(|capture| Some(capture.context) == context).then_some(STREAM_CAPTURE_UNSUPPORTED);
     }
     None
 }
@@ -157,18 +142,13 @@ pub fn legacy_stream_used(context: u64) -> Result<(), CUresult> {
         return Ok(());
     }
     let broken = break_all(|capture| capture.context == context && capture.blocking);
-    if broken {
-        Err(STREAM_CAPTURE_IMPLICIT)
-    } else {
-        Ok(())
-    }
+    if broken { Err(STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
 }
 
 /// Whether a blocking stream of `context` is being captured.
 pub fn blocking_capture(context: u64) -> bool {
     let all = CAPTURES.lock();
-    all.iter()
-        .any(|capture| capture.context == context && capture.blocking && capture.is_valid())
+    all.iter().any(|capture| capture.context == context && capture.blocking && capture.is_valid())
 }
 
 /// Breaks the captures that `which` names; whether there were any.

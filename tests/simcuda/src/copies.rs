@@ -43,9 +43,7 @@ impl Side {
         let known = match self {
             Side::Host(address) => address != 0,
             Side::Device(address) => is_accessible(address, bytes),
-            Side::Any(address) => {
-                address != 0 && (memory::find(address).is_none() || is_accessible(address, bytes))
-            }
+            Side::Any(address) => address != 0 && (memory::find(address).is_none() || is_accessible(address, bytes)),
         };
         if known { Ok(()) } else { Err(INVALID_VALUE) }
     }
@@ -72,12 +70,7 @@ pub fn sync(work: impl FnOnce()) -> Result<(), CUresult> {
 }
 
 /// Copies `bytes` bytes; without a stream the caller waits.
-pub fn plain(
-    to: Side,
-    from: Side,
-    bytes: usize,
-    stream: Option<streams::Handle>,
-) -> Result<(), CUresult> {
+pub fn plain(to: Side, from: Side, bytes: usize, stream: Option<streams::Handle>) -> Result<(), CUresult> {
     ctx::require()?;
     if bytes == 0 {
         return stream.map_or(Ok(()), |stream| streams::resolve(stream).map(|_| ()));
@@ -89,10 +82,7 @@ pub fn plain(
 }
 
 /// Does `work` on a stream, or at once.
-fn submit(
-    stream: Option<streams::Handle>,
-    work: impl Fn() + Send + Sync + 'static,
-) -> Result<(), CUresult> {
+fn submit(stream: Option<streams::Handle>, work: impl Fn() + Send + Sync + 'static) -> Result<(), CUresult> {
     match stream {
         None => sync(work),
         Some(stream) => match streams::submit(stream, Kind::Memcpy, work) {
@@ -149,17 +139,10 @@ impl Side3d {
         let (base, pitch, height, checked) = match self.kind {
             HOST => (self.host, self.pitch, self.height, false),
             DEVICE => (self.device, self.pitch, self.height, true),
-            UNIFIED => (
-                self.device,
-                self.pitch,
-                self.height,
-                memory::find(self.device).is_some(),
-            ),
+            UNIFIED => (self.device, self.pitch, self.height, memory::find(self.device).is_some()),
             ARRAY => {
                 let layout = array::layout(self.array).ok_or(INVALID_HANDLE)?;
-                if self.x_bytes + copy.width_bytes > layout.pitch
-                    || self.y + copy.height > layout.height.max(1)
-                {
+                if self.x_bytes + copy.width_bytes > layout.pitch || self.y + copy.height > layout.height.max(1) {
                     return Err(INVALID_VALUE);
                 }
                 (layout.base, layout.pitch, layout.height.max(1), true)
@@ -171,20 +154,11 @@ impl Side3d {
         if base == 0 || (copy.height > 1 && pitch < copy.width_bytes) {
             return Err(INVALID_VALUE);
         }
-        let [x, y, z, pitch, height] =
-            [self.x_bytes, self.y, self.z, pitch, height].map(|value| value as u64);
+        let [x, y, z, pitch, height] = [self.x_bytes, self.y, self.z, pitch, height].map(|value| value as u64);
         let slice = pitch.checked_mul(height).ok_or(INVALID_VALUE)?;
-        let offset = z
-            .checked_mul(slice)
-            .and_then(|z| z.checked_add(y.checked_mul(pitch)?)?.checked_add(x));
-        let start = offset
-            .and_then(|offset| base.checked_add(offset))
-            .ok_or(INVALID_VALUE)?;
-        let rows = Rows {
-            start,
-            pitch,
-            slice,
-        };
+        let offset = z.checked_mul(slice).and_then(|z| z.checked_add(y.checked_mul(pitch)?)?.checked_add(x));
+        let start = offset.and_then(|offset| base.checked_add(offset)).ok_or(INVALID_VALUE)?;
+        let rows = Rows { start, pitch, slice };
         if checked && self.kind != ARRAY {
             let last = rows.row(copy.height - 1, copy.depth - 1) - start;
             if !is_accessible(start, crate::units::to_usize(last) + copy.width_bytes) {
@@ -197,9 +171,7 @@ impl Side3d {
 
 impl Rows {
     fn row(&self, y: usize, z: usize) -> u64 {
-        self.start
-            .wrapping_add(z as u64 * self.slice)
-            .wrapping_add(y as u64 * self.pitch)
+        self.start.wrapping_add(z as u64 * self.slice).wrapping_add(y as u64 * self.pitch)
     }
 }
 

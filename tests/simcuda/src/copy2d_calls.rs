@@ -30,28 +30,8 @@ struct Copy2d {
 
 impl From<Side2d> for Side3d {
     fn from(side: Side2d) -> Side3d {
-        let Side2d {
-            x_bytes,
-            y,
-            kind,
-            host,
-            device,
-            array,
-            pitch,
-        } = side;
-        Side3d {
-            x_bytes,
-            y,
-            z: 0,
-            lod: 0,
-            kind,
-            host,
-            device,
-            array,
-            context: 0,
-            pitch,
-            height: 0,
-        }
+        let Side2d { x_bytes, y, kind, host, device, array, pitch } = side;
+        Side3d { x_bytes, y, z: 0, lod: 0, kind, host, device, array, context: 0, pitch, height: 0 }
     }
 }
 
@@ -59,27 +39,12 @@ fn flat(copy: In<Copy2d>, stream: Option<Handle>) -> CUresult {
     let Some(copy) = copy.get() else {
         return INVALID_VALUE;
     };
-    let Copy2d {
-        from,
-        to,
-        width_bytes,
-        height,
-    } = copy;
-    code(
-        Copy3d {
-            from: from.into(),
-            to: to.into(),
-            width_bytes,
-            height,
-            depth: 1,
-        }
-        .submit(stream),
-    )
+    let Copy2d { from, to, width_bytes, height } = copy;
+    code(Copy3d { from: from.into(), to: to.into(), width_bytes, height, depth: 1 }.submit(stream))
 }
 
 fn solid(copy: In<Copy3d>, stream: Option<Handle>) -> CUresult {
-    copy.get()
-        .map_or(INVALID_VALUE, |copy| code(copy.submit(stream)))
+    copy.get().map_or(INVALID_VALUE, |copy| code(copy.submit(stream)))
 }
 
 cuda_api! {

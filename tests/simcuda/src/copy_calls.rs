@@ -10,34 +10,20 @@ use crate::{array, ctx};
 fn in_array(handle: usize, offset: usize, bytes: usize) -> Result<Side, CUresult> {
     ctx::require()?;
     let layout = array::layout(handle).ok_or(INVALID_HANDLE)?;
-    if offset
-        .checked_add(bytes)
-        .is_none_or(|end| end > layout.pitch * layout.height.max(1))
-    {
+    if offset.checked_add(bytes).is_none_or(|end| end > layout.pitch * layout.height.max(1)) {
         return Err(INVALID_VALUE);
     }
     Ok(Side::Host(layout.base + offset as u64))
 }
 
 /// Copies a list; the first entry that fails ends it.
-fn batch(
-    to: In<u64>,
-    from: In<u64>,
-    sizes: In<usize>,
-    count: usize,
-    failed: Out<usize>,
-    stream: Handle,
-) -> CUresult {
+fn batch(to: In<u64>, from: In<u64>, sizes: In<usize>, count: usize, failed: Out<usize>, stream: Handle) -> CUresult {
     // The legacy stream has no batches.
     if to.is_null() || from.is_null() || sizes.is_null() || count == 0 || stream < 2 {
         failed.set(usize::MAX);
         return INVALID_VALUE;
     }
-    let entries = to
-        .many(count)
-        .into_iter()
-        .zip(from.many(count))
-        .zip(sizes.many(count));
+    let entries = to.many(count).into_iter().zip(from.many(count)).zip(sizes.many(count));
     for (i, ((to, from), bytes)) in entries.enumerate() {
         if let Err(code) = plain(Side::Any(to), Side::Any(from), bytes, Some(stream)) {
             failed.set(i);

@@ -18,20 +18,12 @@ pub fn visible() -> &'static [usize] {
 
 /// The machine's number of a `CUdevice`.
 pub fn machine(device: i32) -> Result<usize, CUresult> {
-    usize::try_from(device)
-        .ok()
-        .and_then(|device| visible().get(device).copied())
-        .ok_or(INVALID_DEVICE)
+    usize::try_from(device).ok().and_then(|device| visible().get(device).copied()).ok_or(INVALID_DEVICE)
 }
 
 /// What identifies the visible devices.
 pub fn identities() -> Vec<DeviceFacts> {
-    let facts = |&device: &usize| {
-        (
-            Books::global().uuid(device),
-            attributes::pci(device).map(i32::cast_unsigned),
-        )
-    };
+    let facts = |&device: &usize| (Books::global().uuid(device), attributes::pci(device).map(i32::cast_unsigned));
     visible().iter().map(facts).collect()
 }
 
@@ -67,11 +59,7 @@ fn symbol_of(path: &CStr, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: dlopen(3) and dlsym(3) with C strings; null is handled.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-        let found = if library.is_null() {
-            library
-        } else {
-            libc::dlsym(library, name.as_ptr())
-        };
+        let found = if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) };
         (!found.is_null()).then_some(found)
     }
 }

@@ -119,17 +119,10 @@ const NAMES: &[(CUresult, &CStr)] = &[
 /// A sentence for each code: its name in words.
 static SENTENCES: LazyLock<Vec<(CUresult, std::ffi::CString)>> = LazyLock::new(|| {
     let words = |name: &CStr| {
-        let name = name
-            .to_str()
-            .unwrap_or("")
-            .trim_start_matches("CUDA_")
-            .trim_start_matches("ERROR_");
+        let name = name.to_str().unwrap_or("").trim_start_matches("CUDA_").trim_start_matches("ERROR_");
         std::ffi::CString::new(name.to_lowercase().replace('_', " ")).unwrap_or_default()
     };
-    NAMES
-        .iter()
-        .map(|&(code, name)| (code, words(name)))
-        .collect()
+    NAMES.iter().map(|&(code, name)| (code, words(name))).collect()
 });
 
 /// Answers with a text that lives for ever; null and INVALID_VALUE for an unknown code.

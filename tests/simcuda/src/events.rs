@@ -8,9 +8,7 @@ use parking_lot::Mutex;
 
 use crate::api::{Out, cuda_api};
 use crate::capture::{self, Capture};
-use crate::codes::{
-    CUresult, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, NOT_SUPPORTED,
-};
+use crate::codes::{CUresult, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
 use crate::streams::{self, Target};
 use crate::{ctx, hostfn};
 

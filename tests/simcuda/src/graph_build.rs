@@ -49,13 +49,7 @@ pub struct NodeParams {
 pub fn bytes_of<T: Copy>(value: &T) -> Vec<u8> {
     let mut bytes = vec![0; size_of::<T>()];
     // SAFETY: the vector has room for a T, and all T here are plain integers.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            std::ptr::from_ref(value).cast(),
-            bytes.as_mut_ptr(),
-            bytes.len(),
-        )
-    };
+    unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast(), bytes.as_mut_ptr(), bytes.len()) };
     bytes
 }
 
@@ -83,21 +77,13 @@ impl Place {
 
     fn add(&self, kind: Kind, work: Option<Work>, params: Vec<u8>) -> CUresult {
         match self.check() {
-            Ok(graph) => {
-                self.out
-                    .answer(graph.add_after(kind, work, self.after.many(self.count), params))
-            }
+            Ok(graph) => self.out.answer(graph.add_after(kind, work, self.after.many(self.count), params)),
             Err(code) => code,
         }
     }
 
     /// Adds a node that needs parameters.
-    fn add_with<T: Copy>(
-        &self,
-        kind: Kind,
-        params: In<T>,
-        work: impl FnOnce(T) -> Option<Work>,
-    ) -> CUresult {
+    fn add_with<T: Copy>(&self, kind: Kind, params: In<T>, work: impl FnOnce(T) -> Option<Work>) -> CUresult {
         match params.get() {
             Some(params) => self.add(kind, work(params), bytes_of(&params)),
             None => INVALID_VALUE,
@@ -118,18 +104,9 @@ impl Place {
             let device = devices::machine(wanted.device)?;
             let address = graphmem::reserve(device, wanted.bytes as u64)?;
             wanted.address = address;
-            let kind = Kind::MemAlloc(Allocation {
-                address,
-                bytes: wanted.bytes as u64,
-                device,
-            });
+            let kind = Kind::MemAlloc(Allocation { address, bytes: wanted.bytes as u64, device });
             params.set(wanted);
-            self.out.set(graph.add_after(
-                kind,
-                None,
-                self.after.many(self.count),
-                bytes_of(&wanted),
-            ));
+            self.out.set(graph.add_after(kind, None, self.after.many(self.count), bytes_of(&wanted)));
             Ok(())
         };
         code(allocate())
@@ -157,10 +134,7 @@ impl Place {
             1 => self.add(Kind::Memcpy, None, bytes_of(&body)),
             2 => self.add(Kind::Memset, None, bytes_of(&body)),
             3 => {
-                let host = HostParams {
-                    function: word(body[0]),
-                    data: word(body[1]),
-                };
+                let host = HostParams { function: word(body[0]), data: word(body[1]) };
                 self.add(Kind::Host, host_work(host), bytes_of(&host))
             }
             4 => match graphs::graph(word(body[0])) {
@@ -189,8 +163,7 @@ pub fn host_work(params: HostParams) -> Option<Work> {
             crate::hostfn::call(Box::new(move || {
                 // SAFETY: the program gave a `CUhostFn` and its argument.
                 unsafe {
-                    let function: unsafe extern "C" fn(*mut c_void) =
-                        std::mem::transmute(params.function);
+                    let function: unsafe extern "C" fn(*mut c_void) = std::mem::transmute(params.function);
                     function(std::ptr::with_exposed_provenance_mut(params.data));
                 }
             }));

@@ -45,12 +45,7 @@ fn instantiate(out: Out<Handle>, graph: Handle, flags: u64) -> CUresult {
         if allocates && graph.instantiated.swap(true, Ordering::AcqRel) {
             return Err(NOT_SUPPORTED);
         }
-        let exec = Arc::new(Exec {
-            graph: Mutex::new(graph),
-            flags,
-            allocates,
-            launched: AtomicBool::new(false),
-        });
+        let exec = Arc::new(Exec { graph: Mutex::new(graph), flags, allocates, launched: AtomicBool::new(false) });
         let handle = Arc::as_ptr(&exec).addr();
         EXECS.lock().insert(handle, exec);
         out.set(handle);
@@ -81,11 +76,7 @@ fn run(graph: &Graph) -> Result<(), CUresult> {
 fn launch_now(exec: &Exec) -> Result<(), CUresult> {
     let graph = exec.graph.lock().clone();
     if exec.allocates && exec.launched.swap(true, Ordering::AcqRel) {
-        for allocation in graph
-            .allocations()
-            .into_iter()
-            .filter(|allocation| graphmem::is_backed(allocation.address))
-        {
+        for allocation in graph.allocations().into_iter().filter(|allocation| graphmem::is_backed(allocation.address)) {
             // A second launch with memory of the first still allocated is an error, unless it was asked to free it.
             if exec.flags & AUTO_FREE_ON_LAUNCH == 0 {
                 return Err(INVALID_VALUE);
@@ -118,23 +109,12 @@ fn launch_on(handle: Handle, stream: streams::Handle) -> CUresult {
 
 /// Accepts new parameters for a node of an executable graph.
 fn accept(handle: Handle, node: Handle) -> CUresult {
-    exec(handle)
-        .map(|_| ())
-        .and(graphs::node(node).map(|_| ()))
-        .err()
-        .unwrap_or(0)
+    exec(handle).map(|_| ()).and(graphs::node(node).map(|_| ())).err().unwrap_or(0)
 }
 
 fn update(handle: Handle, graph: Handle) -> Result<bool, CUresult> {
     let (exec, graph) = (exec(handle)?, graphs::graph(graph)?);
-    let kinds = |graph: &Graph| {
-        graph
-            .nodes
-            .lock()
-            .iter()
-            .map(|node| node.kind.number())
-            .collect::<Vec<_>>()
-    };
+    let kinds = |graph: &Graph| graph.nodes.lock().iter().map(|node| node.kind.number()).collect::<Vec<_>>();
     let mut current = exec.graph.lock();
     let same = kinds(&current) == kinds(&graph) && !exec.allocates;
     if same {

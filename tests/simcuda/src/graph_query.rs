@@ -40,11 +40,7 @@ fn edges(graph: &graphs::Graph) -> Vec<[Handle; 2]> {
     let nodes = graph.nodes.lock();
     let into = |node: &std::sync::Arc<graphs::Node>| {
         let to = graphs::handle_of(node);
-        node.dependencies
-            .lock()
-            .iter()
-            .map(move |from| [*from, to])
-            .collect::<Vec<_>>()
+        node.dependencies.lock().iter().map(move |from| [*from, to]).collect::<Vec<_>>()
     };
     nodes.iter().flat_map(into).collect()
 }

@@ -104,24 +104,12 @@ impl Graph {
 
     /// Adds a node that follows the last one.
     pub fn add(self: &Arc<Self>, kind: Kind, work: Option<Work>) -> Handle {
-        let last: Vec<Handle> = self
-            .nodes
-            .lock()
-            .last()
-            .map(handle_of)
-            .into_iter()
-            .collect();
+        let last: Vec<Handle> = self.nodes.lock().last().map(handle_of).into_iter().collect();
         self.add_after(kind, work, last, Vec::new())
     }
 
     /// Adds a node that follows `dependencies`.
-    pub fn add_after(
-        self: &Arc<Self>,
-        kind: Kind,
-        work: Option<Work>,
-        after: Vec<Handle>,
-        params: Vec<u8>,
-    ) -> Handle {
+    pub fn add_after(self: &Arc<Self>, kind: Kind, work: Option<Work>, after: Vec<Handle>, params: Vec<u8>) -> Handle {
         let mut nodes = self.nodes.lock();
         let node = Arc::new(Node {
             graph: self.handle(),
@@ -197,15 +185,9 @@ pub fn destroy_node(handle: Handle) -> Result<(), CUresult> {
         return Err(crate::codes::NOT_SUPPORTED);
     }
     let graph = graph(node.graph)?;
-    graph
-        .nodes
-        .lock()
-        .retain(|other| handle_of(other) != handle);
+    graph.nodes.lock().retain(|other| handle_of(other) != handle);
     for other in graph.nodes.lock().iter() {
-        other
-            .dependencies
-            .lock()
-            .retain(|dependency| *dependency != handle);
+        other.dependencies.lock().retain(|dependency| *dependency != handle);
     }
     NODES.lock().remove(&handle);
     Ok(())

@@ -43,18 +43,8 @@ fn whole(ordinal: i32, kind: u32, out: Out<Resource>) -> Result<(), CUresult> {
     if out.is_null() || kind != MULTIPROCESSORS {
         return Err(INVALID_VALUE);
     }
-    let count = attributes::value(COUNT, devices::machine(ordinal)?)
-        .unwrap_or(0)
-        .cast_unsigned();
-    out.set(Resource {
-        kind,
-        padding: [0; 23],
-        count,
-        smallest: 8,
-        alignment: 8,
-        flags: 0,
-        rest: [0; 4],
-    });
+    let count = attributes::value(COUNT, devices::machine(ordinal)?).unwrap_or(0).cast_unsigned();
+    out.set(Resource { kind, padding: [0; 23], count, smallest: 8, alignment: 8, flags: 0, rest: [0; 4] });
     Ok(())
 }
 

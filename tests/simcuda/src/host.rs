@@ -8,8 +8,7 @@ use parking_lot::Mutex;
 
 use crate::api::{Out, code, cuda_api};
 use crate::codes::{
-    CUresult, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE,
-    OUT_OF_MEMORY,
+    CUresult, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, OUT_OF_MEMORY,
 };
 use crate::ctx;
 
@@ -61,15 +60,7 @@ fn allocate(out: Out<u64>, bytes: usize, flags: u32) -> Result<(), CUresult> {
     if address == 0 {
         return Err(OUT_OF_MEMORY);
     }
-    RANGES.lock().insert(
-        address,
-        Range {
-            bytes,
-            flags,
-            pinned: true,
-            context,
-        },
-    );
+    RANGES.lock().insert(address, Range { bytes, flags, pinned: true, context });
     out.set(address);
     Ok(())
 }
@@ -106,22 +97,11 @@ fn register(address: u64, bytes: usize, flags: u32) -> Result<(), CUresult> {
         return Err(INVALID_VALUE);
     }
     let mut ranges = RANGES.lock();
-    let overlaps = ranges
-        .range(..end)
-        .next_back()
-        .is_some_and(|(base, range)| base + range.bytes as u64 > address);
+    let overlaps = ranges.range(..end).next_back().is_some_and(|(base, range)| base + range.bytes as u64 > address);
     if overlaps {
         return Err(HOST_MEMORY_ALREADY_REGISTERED);
     }
-    ranges.insert(
-        address,
-        Range {
-            bytes,
-            flags,
-            pinned: false,
-            context,
-        },
-    );
+    ranges.insert(address, Range { bytes, flags, pinned: false, context });
     Ok(())
 }
 

@@ -32,8 +32,7 @@ const ALLOCATING: &[&str] = &[
 static ALLOCATING_CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether any rule delays or fails calls; without, a call costs a count only.
-static RULES: LazyLock<bool> =
-    LazyLock::new(|| !Knobs::get().latency.is_empty() || !Knobs::get().fail.is_empty());
+static RULES: LazyLock<bool> = LazyLock::new(|| !Knobs::get().latency.is_empty() || !Knobs::get().fail.is_empty());
 
 /// Counts the call, waits, and says with which code it fails without having any effect.
 pub fn before(call: &'static Call) -> Option<CUresult> {
@@ -46,22 +45,14 @@ fn apply(name: &str, nth: u64) -> Option<CUresult> {
     let micros: u64 = Knobs::get()
         .latency
         .iter()
-        .filter(|rule| {
-            rule.function
-                .as_deref()
-                .is_none_or(|function| function == name)
-        })
+        .filter(|rule| rule.function.as_deref().is_none_or(|function| function == name))
         .map(|rule| rule.micros)
         .sum();
     if micros > 0 {
         std::thread::sleep(Duration::from_micros(micros));
     }
     let allocates = ALLOCATING.contains(&base(name));
-    let nth_allocating = if allocates {
-        ALLOCATING_CALLS.fetch_add(1, Ordering::Relaxed) + 1
-    } else {
-        0
-    };
+    let nth_allocating = if allocates { ALLOCATING_CALLS.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
     let fails = |rule: &&Failure| match &rule.function {
         Some(function) => function == name && rule.nth.is_none_or(|wanted| wanted == nth),
         None => allocates && rule.nth.is_none_or(|wanted| wanted == nth_allocating),
@@ -72,10 +63,7 @@ fn apply(name: &str, nth: u64) -> Option<CUresult> {
 /// The name without what tells variants apart: `cuMemAlloc_v2` → `cuMemAlloc`.
 pub fn base(name: &str) -> &str {
     let name = name.trim_end_matches("_ptsz").trim_end_matches("_ptds");
-    ["_v2", "_v3", "_v4"]
-        .iter()
-        .find_map(|tail| name.strip_suffix(tail))
-        .unwrap_or(name)
+    ["_v2", "_v3", "_v4"].iter().find_map(|tail| name.strip_suffix(tail)).unwrap_or(name)
 }
 
 /// Notes something that a test wants to know and no call tells, beside the counts of calls.

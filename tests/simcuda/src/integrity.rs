@@ -6,9 +6,7 @@
 use hmac::{Mac, SimpleHmac};
 use md2::Md2;
 
-const KEY: [u8; 16] = [
-    0x14, 0x6a, 0xdd, 0xae, 0x53, 0xa9, 0xa7, 0x52, 0xaa, 0x08, 0x41, 0x36, 0x0b, 0xf5, 0x5a, 0x9f,
-];
+const KEY: [u8; 16] = [0x14, 0x6a, 0xdd, 0xae, 0x53, 0xa9, 0xa7, 0x52, 0xaa, 0x08, 0x41, 0x36, 0x0b, 0xf5, 0x5a, 0x9f];
 
 /// What the value attests, besides the devices.
 pub struct Facts {
@@ -33,17 +31,11 @@ pub type DeviceFacts = ([u8; 16], [u32; 3]);
 
 /// The 16 bytes.
 pub fn digest(facts: &Facts, devices: &[DeviceFacts]) -> [u8; 16] {
-    let mut mac =
-        SimpleHmac::<Md2>::new_from_slice(&KEY).expect("an HMAC takes keys of any length");
+    let mut mac = SimpleHmac::<Md2>::new_from_slice(&KEY).expect("an HMAC takes keys of any length");
     for word in [facts.driver_version, facts.version, facts.pid, facts.thread] {
         mac.update(&word.to_le_bytes());
     }
-    for word in [
-        facts.cudart_table,
-        facts.integrity_table,
-        facts.function,
-        facts.seconds,
-    ] {
+    for word in [facts.cudart_table, facts.integrity_table, facts.function, facts.seconds] {
         mac.update(&word.to_le_bytes());
     }
     for (uuid, pci) in devices {
@@ -97,9 +89,6 @@ mod tests {
     #[test]
     fn the_digest_with_one_device_is_the_known_one() {
         let uuid = std::array::from_fn(|i| u8::try_from(i).expect("16 bytes"));
-        assert_eq!(
-            hex(digest(&FACTS, &[(uuid, [0, 1, 0])])),
-            "bfa2ea1f559820dc31300c1f15c63688"
-        );
+        assert_eq!(hex(digest(&FACTS, &[(uuid, [0, 1, 0])])), "bfa2ea1f559820dc31300c1f15c63688");
     }
 }

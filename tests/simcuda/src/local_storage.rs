@@ -21,26 +21,16 @@ static STORE: LazyLock<Mutex<Store>> = LazyLock::new(Mutex::default);
 /// The context that a handle means; null is the current one.
 fn resolve(context: *mut c_void) -> Result<usize, CUresult> {
     if context.is_null() {
-        ctx::current_handle()
-            .map(<*mut c_void>::addr)
-            .ok_or(INVALID_CONTEXT)
+        ctx::current_handle().map(<*mut c_void>::addr).ok_or(INVALID_CONTEXT)
     } else {
         Ok(context.addr())
     }
 }
 
-pub extern "C" fn put(
-    context: *mut c_void,
-    key: *mut c_void,
-    value: *mut c_void,
-    destructor: Destructor,
-) -> CUresult {
+pub extern "C" fn put(context: *mut c_void, key: *mut c_void, value: *mut c_void, destructor: Destructor) -> CUresult {
     match resolve(context) {
         Ok(context) => {
-            STORE.lock().insert(
-                (context, key.addr()),
-                (value.expose_provenance(), destructor),
-            );
+            STORE.lock().insert((context, key.addr()), (value.expose_provenance(), destructor));
             0
         }
         Err(code) => code,
@@ -74,14 +64,12 @@ pub extern "C" fn get(value: Out<*mut c_void>, context: *mut c_void, key: *mut c
 /// The context is going: runs the destructors of what was kept beside it.
 pub fn context_gone(context: *mut c_void) {
     let mut gone = Vec::new();
-    STORE
-        .lock()
-        .retain(|&(owner, key), &mut (value, destructor)| {
-            if owner == context.addr() {
-                gone.push((key, value, destructor));
-            }
-            owner != context.addr()
-        });
+    STORE.lock().retain(|&(owner, key), &mut (value, destructor)| {
+        if owner == context.addr() {
+            gone.push((key, value, destructor));
+        }
+        owner != context.addr()
+    });
     for (key, value, destructor) in gone {
         if let Some(destructor) = destructor {
             let [key, value] = [key, value].map(std::ptr::with_exposed_provenance_mut);

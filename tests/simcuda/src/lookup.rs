@@ -22,20 +22,8 @@ pub struct Row {
 // SAFETY: the pointer is the address of a function.
 unsafe impl Sync for Row {}
 
-const fn row(
-    name: &'static str,
-    base: &'static str,
-    version: u32,
-    per_thread: bool,
-    address: *const (),
-) -> Row {
-    Row {
-        name,
-        base,
-        version,
-        per_thread,
-        address,
-    }
+const fn row(name: &'static str, base: &'static str, version: u32, per_thread: bool, address: *const ()) -> Row {
+    Row { name, base, version, per_thread, address }
 }
 
 /// A public name that is not simulated.
@@ -67,11 +55,7 @@ fn find(base: &str, version: u32, per_thread: bool) -> Found {
             .max_by_key(|row| row.version)
     };
     let has_thread_kind = variants.iter().any(|row| row.per_thread);
-    match if per_thread && has_thread_kind {
-        newest(true)
-    } else {
-        newest(false)
-    } {
+    match if per_thread && has_thread_kind { newest(true) } else { newest(false) } {
         Some(row) => {
             if crate::instrument::tracing() {
                 crate::trace::asked_for(row.name);
@@ -86,9 +70,9 @@ fn find(base: &str, version: u32, per_thread: bool) -> Found {
 static BY_BASE: LazyLock<HashMap<&'static str, Vec<&'static Row>>> = LazyLock::new(|| {
     let mut map: HashMap<&str, Vec<&Row>> = HashMap::new();
     let driver = crate::instrument::driver_version();
-    for row in TABLE.iter().filter(|row| {
-        row.base != "-" && row.version <= driver && !crate::instrument::hidden(row.name)
-    }) {
+    for row in
+        TABLE.iter().filter(|row| row.base != "-" && row.version <= driver && !crate::instrument::hidden(row.name))
+    {
         map.entry(row.base).or_default().push(row);
     }
     map
@@ -102,11 +86,7 @@ fn look_up(symbol: *const c_char, version: i32, flags: u64) -> Found {
     // SAFETY: the driver API takes a C string here, and the real one crashes on null too.
     let symbol = unsafe { CStr::from_ptr(symbol) };
     // -1 and the like count as newest.
-    find(
-        symbol.to_str().unwrap_or(""),
-        version.cast_unsigned(),
-        flags & PER_THREAD_FLAG != 0,
-    )
+    find(symbol.to_str().unwrap_or(""), version.cast_unsigned(), flags & PER_THREAD_FLAG != 0)
 }
 
 cuda_api! {

@@ -15,11 +15,7 @@ const NO_DEVICE: i32 = -2;
 fn check(address: u64, bytes: usize) -> Result<(), CUresult> {
     let end = address.checked_add(bytes as u64).ok_or(INVALID_VALUE)?;
     match memory::find(address) {
-        Some(found)
-            if bytes == 0
-                || found.source != Source::Block(Kind::Managed)
-                || end > found.base + found.size =>
-        {
+        Some(found) if bytes == 0 || found.source != Source::Block(Kind::Managed) || end > found.base + found.size => {
             Err(INVALID_VALUE)
         }
         Some(_) => Ok(()),
@@ -28,11 +24,7 @@ fn check(address: u64, bytes: usize) -> Result<(), CUresult> {
 }
 
 fn check_device(device: i32) -> Result<(), CUresult> {
-    if device == CPU {
-        Ok(())
-    } else {
-        devices::machine(device).map(|_| ())
-    }
+    if device == CPU { Ok(()) } else { devices::machine(device).map(|_| ()) }
 }
 
 fn check_location(location: Location) -> Result<(), CUresult> {
@@ -48,12 +40,7 @@ fn hint(address: u64, bytes: usize, place: Result<(), CUresult>) -> CUresult {
 }
 
 /// A hint in stream order.
-fn queue(
-    address: u64,
-    bytes: usize,
-    place: Result<(), CUresult>,
-    stream: streams::Handle,
-) -> CUresult {
+fn queue(address: u64, bytes: usize, place: Result<(), CUresult>, stream: streams::Handle) -> CUresult {
     match hint(address, bytes, place) {
         0 => streams::enqueue(stream).err().unwrap_or(0),
         code => code,
@@ -66,9 +53,7 @@ fn batch(addresses: In<u64>, sizes: In<usize>, count: usize, stream: streams::Ha
         return INVALID_VALUE;
     }
     let ranges = addresses.many(count).into_iter().zip(sizes.many(count));
-    let bad = ranges
-        .filter_map(|(address, bytes)| check(address, bytes).err())
-        .next();
+    let bad = ranges.filter_map(|(address, bytes)| check(address, bytes).err()).next();
     bad.unwrap_or_else(|| streams::enqueue(stream).err().unwrap_or(0))
 }
 
@@ -85,17 +70,10 @@ fn attribute(out: Out<i32>, bytes: usize, attribute: u32) -> CUresult {
     if attribute != ACCESSED_BY && words != 1 {
         return INVALID_VALUE;
     }
-    let nowhere = matches!(
-        attribute,
-        PREFERRED_LOCATION | ACCESSED_BY | LAST_PREFETCH_LOCATION
-    );
+    let nowhere = matches!(attribute, PREFERRED_LOCATION | ACCESSED_BY | LAST_PREFETCH_LOCATION);
     for i in 0..words {
         // SAFETY: the caller gave `bytes` bytes.
-        unsafe {
-            out.raw()
-                .add(i)
-                .write_unaligned(if nowhere { NO_DEVICE } else { 0 })
-        };
+        unsafe { out.raw().add(i).write_unaligned(if nowhere { NO_DEVICE } else { 0 }) };
     }
     0
 }

@@ -20,14 +20,7 @@ struct Fill {
 
 impl Fill {
     fn line(address: u64, value: u32, element: usize, width: usize) -> Fill {
-        Fill {
-            address,
-            pitch: 0,
-            value,
-            element,
-            width,
-            height: 1,
-        }
+        Fill { address, pitch: 0, value, element, width, height: 1 }
     }
 
     fn check(&self) -> Result<(), CUresult> {
@@ -35,21 +28,13 @@ impl Fill {
             return Ok(());
         }
         let row = self.width.checked_mul(self.element).ok_or(INVALID_VALUE)?;
-        let aligned = self.address.is_multiple_of(self.element as u64)
-            && self.pitch.is_multiple_of(self.element);
+        let aligned = self.address.is_multiple_of(self.element as u64) && self.pitch.is_multiple_of(self.element);
         if !aligned || (self.height > 1 && self.pitch < row) {
             return Err(INVALID_VALUE);
         }
-        let bytes = self
-            .pitch
-            .checked_mul(self.height - 1)
-            .and_then(|rows| rows.checked_add(row))
-            .ok_or(INVALID_VALUE)?;
-        if copies::is_accessible(self.address, bytes) {
-            Ok(())
-        } else {
-            Err(INVALID_VALUE)
-        }
+        let bytes =
+            self.pitch.checked_mul(self.height - 1).and_then(|rows| rows.checked_add(row)).ok_or(INVALID_VALUE)?;
+        if copies::is_accessible(self.address, bytes) { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
     fn run(&self) {
@@ -60,8 +45,7 @@ impl Fill {
             unsafe {
                 match self.element {
                     1 => row.write_bytes(bytes[0], self.width),
-                    2 => std::slice::from_raw_parts_mut(row.cast(), self.width)
-                        .fill([bytes[0], bytes[1]]),
+                    2 => std::slice::from_raw_parts_mut(row.cast(), self.width).fill([bytes[0], bytes[1]]),
                     _ => std::slice::from_raw_parts_mut(row.cast(), self.width).fill(bytes),
                 }
             }
@@ -97,22 +81,8 @@ pub struct NodeParams {
 impl NodeParams {
     /// Fills at once.
     pub fn run(&self) -> Result<(), CUresult> {
-        let NodeParams {
-            address,
-            pitch,
-            value,
-            element,
-            width,
-            height,
-        } = *self;
-        let fill = Fill {
-            address,
-            pitch,
-            value,
-            element: units::to_usize(element.into()),
-            width,
-            height,
-        };
+        let NodeParams { address, pitch, value, element, width, height } = *self;
+        let fill = Fill { address, pitch, value, element: units::to_usize(element.into()), width, height };
         fill.check()?;
         fill.run();
         Ok(())

@@ -10,10 +10,7 @@ use parking_lot::Mutex;
 use simdevice::Knobs;
 
 use crate::api::{Out, code, cuda_api};
-use crate::codes::{
-    CUresult, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED,
-    OUT_OF_MEMORY,
-};
+use crate::codes::{CUresult, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, OUT_OF_MEMORY};
 use crate::ctx::{self, Context};
 
 /// A `CUmodule`, a `CUfunction`, a `CUkernel`: an address.
@@ -71,28 +68,21 @@ impl Module {
         for (_, function) in module.functions.lock().drain() {
             FUNCTIONS.lock().remove(&function);
         }
-        module
-            .context
-            .give_overhead(module.context_id, module.charge);
+        module.context.give_overhead(module.context_id, module.charge);
         Ok(())
     }
 
     /// The function called `name`.
     pub fn function(self: &Arc<Self>, name: &CStr) -> Handle {
         let mut functions = self.functions.lock();
-        *functions
-            .entry(name.to_owned())
-            .or_insert_with(|| register(name, self.handle()))
+        *functions.entry(name.to_owned()).or_insert_with(|| register(name, self.handle()))
     }
 
     /// Where the global called `name` lies.
     pub fn global(&self, name: &CStr) -> u64 {
         let mut globals = self.globals.lock();
-        globals
-            .entry(name.to_owned())
-            .or_insert_with(|| vec![0; GLOBAL_BYTES / 8].into())
-            .as_ptr()
-            .expose_provenance() as u64
+        globals.entry(name.to_owned()).or_insert_with(|| vec![0; GLOBAL_BYTES / 8].into()).as_ptr().expose_provenance()
+            as u64
     }
 }
 
@@ -102,19 +92,13 @@ pub fn is_global(address: u64, bytes: u64) -> bool {
     let modules = MODULES.lock();
     modules.values().any(|module| {
         let globals = module.globals.lock();
-        globals
-            .values()
-            .any(|global| inside(global.as_ptr().expose_provenance() as u64))
+        globals.values().any(|global| inside(global.as_ptr().expose_provenance() as u64))
     })
 }
 
 /// Makes a function or kernel that handles can name.
 pub fn register(name: &CStr, owner: Handle) -> Handle {
-    let function = Arc::new(Function {
-        name: name.to_owned(),
-        owner,
-        attributes: Mutex::default(),
-    });
+    let function = Arc::new(Function { name: name.to_owned(), owner, attributes: Mutex::default() });
     let handle = Arc::as_ptr(&function).addr();
     FUNCTIONS.lock().insert(handle, function);
     handle
@@ -141,32 +125,20 @@ pub fn name<'a>(text: *const c_char) -> Result<&'a CStr, CUresult> {
     }
     // SAFETY: a C string, by the driver API.
     let name = unsafe { CStr::from_ptr(text) };
-    if name.is_empty() {
-        Err(NOT_FOUND)
-    } else {
-        Ok(name)
-    }
+    if name.is_empty() { Err(NOT_FOUND) } else { Ok(name) }
 }
 
 /// Whether a file that is to be loaded exists.
 pub fn check_file(path: *const c_char) -> Result<(), CUresult> {
     let path = name(path).map_err(|_| INVALID_VALUE)?;
-    if Path::new(&*path.to_string_lossy()).is_file() {
-        Ok(())
-    } else {
-        Err(FILE_NOT_FOUND)
-    }
+    if Path::new(&*path.to_string_lossy()).is_file() { Ok(()) } else { Err(FILE_NOT_FOUND) }
 }
 
 fn load(out: Out<Handle>, image: *const c_void) -> CUresult {
     if out.is_null() || image.is_null() {
         return INVALID_VALUE;
     }
-    code(
-        ctx::require()
-            .and_then(Module::load)
-            .map(|module| out.set(module.handle())),
-    )
+    code(ctx::require().and_then(Module::load).map(|module| out.set(module.handle())))
 }
 
 /// Answers where a global lies and how large it is; either may be left out.

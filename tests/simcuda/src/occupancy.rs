@@ -12,17 +12,14 @@ const BLOCKS: i32 = 32;
 
 fn multiprocessors() -> i32 {
     const COUNT: i32 = 16;
-    ctx::current()
-        .and_then(|context| attributes::value(COUNT, context.device()))
-        .unwrap_or(1)
+    ctx::current().and_then(|context| attributes::value(COUNT, context.device())).unwrap_or(1)
 }
 
 fn active_blocks(out: Out<i32>, function: Handle, block: i32) -> CUresult {
     if out.is_null() || !(1..=1024).contains(&block) {
         return INVALID_VALUE;
     }
-    modules::function(function)
-        .map_or_else(|code| code, |_| out.answer((THREADS / block).min(BLOCKS)))
+    modules::function(function).map_or_else(|code| code, |_| out.answer((THREADS / block).min(BLOCKS)))
 }
 
 fn best_block(grid: Out<i32>, block: Out<i32>, function: Handle, limit: i32) -> CUresult {

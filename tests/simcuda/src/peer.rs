@@ -18,11 +18,7 @@ static ENABLED: LazyLock<Mutex<HashSet<(u64, u64)>>> = LazyLock::new(Mutex::defa
 fn pair(peer: ctx::Handle) -> Result<(u64, u64), CUresult> {
     let context = ctx::require()?;
     let peer = ctx::from_handle(peer)?;
-    if peer.device() == context.device() {
-        Err(PEER_ACCESS_UNSUPPORTED)
-    } else {
-        Ok((context.id(), peer.id()))
-    }
+    if peer.device() == context.device() { Err(PEER_ACCESS_UNSUPPORTED) } else { Ok((context.id(), peer.id())) }
 }
 
 cuda_api! {

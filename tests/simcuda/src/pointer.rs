@@ -53,42 +53,18 @@ struct Known {
 
 fn known(address: u64) -> Option<Known> {
     if let Some(found) = memory::find(address) {
-        let memory::Allocation {
-            base,
-            size,
-            source,
-            device,
-            context,
-        } = found;
-        return Some(Known {
-            base,
-            size,
-            kind: DEVICE,
-            source: Some(source),
-            device: Some(device),
-            context,
-        });
+        let memory::Allocation { base, size, source, device, context } = found;
+        return Some(Known { base, size, kind: DEVICE, source: Some(source), device: Some(device), context });
     }
     let (base, size) = host::find(address)?;
     let context = crate::ctx::current();
-    Some(Known {
-        base,
-        size,
-        kind: HOST,
-        source: None,
-        device: context.map(Context::device),
-        context,
-    })
+    Some(Known { base, size, kind: HOST, source: None, device: context.map(Context::device), context })
 }
 
 /// The ordinal of a device of the machine; -2 (`CU_DEVICE_INVALID`) if this process does not see it.
 fn ordinal(device: Option<usize>) -> i32 {
-    let position = devices::visible()
-        .iter()
-        .position(|other| Some(*other) == device);
-    position
-        .and_then(|position| i32::try_from(position).ok())
-        .unwrap_or(-2)
+    let position = devices::visible().iter().position(|other| Some(*other) == device);
+    position.and_then(|position| i32::try_from(position).ok()).unwrap_or(-2)
 }
 
 /// How an answer is written: pointers and sizes have 8 bytes, everything else has 4.
@@ -115,26 +91,14 @@ fn value(attribute: u32, address: u64, known: Option<&Known>) -> Option<Value> {
     let source = known.and_then(|known| known.source);
     let managed = source == Some(Source::Block(Kind::Managed));
     Some(match attribute {
-        CONTEXT => Value::Wide(
-            known
-                .and_then(|known| known.context)
-                .map_or(0, |context| context.handle() as u64),
-        ),
+        CONTEXT => Value::Wide(known.and_then(|known| known.context).map_or(0, |context| context.handle() as u64)),
         MEMORY_TYPE => Value::Word(known.map_or(0, |known| known.kind)),
         DEVICE_POINTER => Value::Wide(if known.is_some() { address } else { 0 }),
-        HOST_POINTER => Value::Wide(
-            if managed || known.is_some_and(|known| known.kind == HOST) {
-                address
-            } else {
-                0
-            },
-        ),
+        HOST_POINTER => Value::Wide(if managed || known.is_some_and(|known| known.kind == HOST) { address } else { 0 }),
         SYNC_MEMOPS => flag(known.is_some_and(|known| SYNCHRONOUS.lock().contains(&known.base))),
         BUFFER_ID | MEMORY_BLOCK_ID => Value::Wide(known.map_or(0, |known| known.base >> 8)),
         IS_MANAGED => flag(managed),
-        DEVICE_ORDINAL => {
-            Value::Word(ordinal(known.and_then(|known| known.device)).cast_unsigned())
-        }
+        DEVICE_ORDINAL => Value::Word(ordinal(known.and_then(|known| known.device)).cast_unsigned()),
         IS_LEGACY_CUDA_IPC_CAPABLE => flag(source == Some(Source::Block(Kind::Linear))),
         RANGE_START_ADDR | MAPPING_BASE_ADDR => Value::Wide(known.map_or(0, |known| known.base)),
         RANGE_SIZE | MAPPING_SIZE => Value::Wide(known.map_or(0, |known| known.size)),

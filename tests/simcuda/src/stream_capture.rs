@@ -6,9 +6,8 @@ use std::sync::Arc;
 use crate::api::{In, Out, code, cuda_api};
 use crate::capture::{self, Capture, GLOBAL, RELAXED};
 use crate::codes::{
-    CUresult, ILLEGAL_STATE, INVALID_VALUE, NOT_SUPPORTED, STREAM_CAPTURE_IMPLICIT,
-    STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED,
-    STREAM_CAPTURE_WRONG_THREAD,
+    CUresult, ILLEGAL_STATE, INVALID_VALUE, NOT_SUPPORTED, STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_INVALIDATED,
+    STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED, STREAM_CAPTURE_WRONG_THREAD,
 };
 use crate::devices;
 use crate::graphs::{self, Graph};
@@ -33,13 +32,7 @@ fn begin(handle: Handle, mode: u32, graph: Option<graphs::Handle>) -> Result<(),
     }
     let graph = graph.unwrap_or_else(Graph::create);
     let origin = Arc::as_ptr(&stream).addr();
-    *capture = Some(Capture::begin(
-        mode,
-        stream.context.id(),
-        origin,
-        stream.is_blocking(),
-        graph,
-    ));
+    *capture = Some(Capture::begin(mode, stream.context.id(), origin, stream.is_blocking(), graph));
     Ok(())
 }
 
@@ -76,9 +69,7 @@ fn end(handle: Handle, out: Out<graphs::Handle>) -> Result<(), CUresult> {
 /// it is an error that breaks nothing.
 fn state(handle: Handle) -> Result<(u32, Option<Arc<Capture>>), CUresult> {
     match streams::resolve(handle)? {
-        Target::Legacy(context) if capture::blocking_capture(context.id()) => {
-            Err(STREAM_CAPTURE_IMPLICIT)
-        }
+        Target::Legacy(context) if capture::blocking_capture(context.id()) => Err(STREAM_CAPTURE_IMPLICIT),
         Target::Legacy(_) => Ok((NONE, None)),
         Target::Stream(stream) => Ok(state_of(&stream)),
     }
@@ -114,11 +105,7 @@ fn info(handle: Handle, status: Out<u32>, answer: &Info) -> Result<(), CUresult>
         answer.count.set(usize::from(last.is_some()));
         if !answer.dependencies.is_null() {
             // The list must stay readable until the next call on the stream; a leaked word per question does.
-            answer
-                .dependencies
-                .set(last.map_or(std::ptr::null(), |last| {
-                    &raw const *Box::leak(Box::new(last))
-                }));
+            answer.dependencies.set(last.map_or(std::ptr::null(), |last| &raw const *Box::leak(Box::new(last))));
         }
         answer.edges.set(std::ptr::null());
     }

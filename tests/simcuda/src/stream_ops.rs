@@ -26,9 +26,7 @@ fn write(handle: Handle, address: u64, value: u64, bytes: usize) -> CUresult {
     }
     streams::submit(handle, Kind::BatchMemOp, move || {
         // SAFETY: checked above; memory that is freed while work is queued is the program's error.
-        unsafe {
-            std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), copies::at(address), bytes)
-        };
+        unsafe { std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), copies::at(address), bytes) };
     })
 }
 

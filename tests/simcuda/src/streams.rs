@@ -9,9 +9,7 @@ use parking_lot::Mutex;
 
 use crate::api::{self, In, Out, cuda_api};
 use crate::capture::{self, Capture};
-use crate::codes::{
-    CUresult, INVALID_HANDLE, INVALID_VALUE, STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_UNSUPPORTED,
-};
+use crate::codes::{CUresult, INVALID_HANDLE, INVALID_VALUE, STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_UNSUPPORTED};
 use crate::ctx::{self, Context};
 use crate::{devices, hostfn};
 
@@ -37,13 +35,7 @@ impl Stream {
     fn new(context: &'static Context, flags: u32, priority: i32) -> Arc<Stream> {
         static NEXT: AtomicU64 = AtomicU64::new(8);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Stream {
-            id,
-            context,
-            flags,
-            priority,
-            capture: Mutex::new(None),
-        })
+        Arc::new(Stream { id, context, flags, priority, capture: Mutex::new(None) })
     }
 
     pub fn is_blocking(&self) -> bool {
@@ -80,16 +72,9 @@ pub fn resolve(handle: Handle) -> Result<Target, CUresult> {
             let context = ctx::require()?;
             let mut defaults = DEFAULTS.lock();
             let stream = defaults.entry((context.id(), devices::thread_id()));
-            Ok(Target::Stream(
-                stream.or_insert_with(|| Stream::new(context, 0, 0)).clone(),
-            ))
+            Ok(Target::Stream(stream.or_insert_with(|| Stream::new(context, 0, 0)).clone()))
         }
-        _ => STREAMS
-            .lock()
-            .get(&handle)
-            .cloned()
-            .map(Target::Stream)
-            .ok_or(INVALID_HANDLE),
+        _ => STREAMS.lock().get(&handle).cloned().map(Target::Stream).ok_or(INVALID_HANDLE),
     }
 }
 
@@ -106,11 +91,7 @@ pub fn enqueue(handle: Handle) -> Result<Option<Arc<Capture>>, CUresult> {
 }
 
 /// Does `work` now, or at each launch of the graph that `handle` is captured into.
-pub fn submit(
-    handle: Handle,
-    what: crate::graphs::Kind,
-    work: impl Fn() + Send + Sync + 'static,
-) -> CUresult {
+pub fn submit(handle: Handle, what: crate::graphs::Kind, work: impl Fn() + Send + Sync + 'static) -> CUresult {
     match enqueue(handle) {
         // Behind a host function that has not run yet, whatever its stream: order is kept, overlap is not needed.
         Ok(None) if hostfn::busy() => hostfn::push(Box::new(work)),
@@ -140,9 +121,7 @@ pub fn leave_capture(id: u64) {
 
 /// The streams of a context go with it.
 pub fn context_gone(context: u64) {
-    STREAMS
-        .lock()
-        .retain(|_, stream| stream.context.id() != context);
+    STREAMS.lock().retain(|_, stream| stream.context.id() != context);
     DEFAULTS.lock().retain(|key, _| key.0 != context);
 }
 

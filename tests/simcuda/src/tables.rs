@@ -35,10 +35,7 @@ const fn sized<const N: usize>(slots: &[(usize, *const ())]) -> [Word; N] {
 }
 
 static CUDART_INTERFACE: [Word; 13] = sized(&[(2, primary_context as *const ())]);
-static TOOLS_HOOKS: [Word; 7] = sized(&[
-    (2, callback_buffer as *const ()),
-    (6, domain_buffer as *const ()),
-]);
+static TOOLS_HOOKS: [Word; 7] = sized(&[(2, callback_buffer as *const ()), (6, domain_buffer as *const ())]);
 static TOOLS_TLS: [Word; 4] = sized(&[]);
 static CONTEXT_LOCAL_STORAGE: [Word; 4] = [
     Word(local_storage::put as *const ()),
@@ -61,16 +58,10 @@ const fn id(text: u128) -> [u8; 16] {
 /// The table that an id names. NVRTC's (da9151d3…) is left out on purpose: a fake one breaks nvrtcGetCUBIN.
 fn table(wanted: [u8; 16]) -> Option<&'static [Word]> {
     const TABLES: &[([u8; 16], &[Word])] = &[
-        (
-            id(0x6bd5fb6c_5bf4_e74a_8987_d93912fd9df9),
-            &CUDART_INTERFACE,
-        ),
+        (id(0x6bd5fb6c_5bf4_e74a_8987_d93912fd9df9), &CUDART_INTERFACE),
         (id(0xa094798c_2e74_2e74_93f2_0800200c0a66), &TOOLS_HOOKS),
         (id(0x42d85a81_23f6_cb47_8298_f6e78a3aecdc), &TOOLS_TLS),
-        (
-            id(0xc693336e_1121_df11_a8c3_68f355d89593),
-            &CONTEXT_LOCAL_STORAGE,
-        ),
+        (id(0xc693336e_1121_df11_a8c3_68f355d89593), &CONTEXT_LOCAL_STORAGE),
         (id(0x263e8860_7cd2_6143_92f6_bbd5006dfa7e), &CONTEXT_CHECKS),
         (id(0xd4082055_bde6_704b_8d34_ba123c66e1f2), &INTEGRITY_CHECK),
         (id(0x21318c60_9714_3248_8ca6_41ff7324c8f2), &UNNAMED),
@@ -116,11 +107,7 @@ extern "C" fn domain_buffer(buffer: Out<*const u32>, count: Out<usize>) {
 }
 
 /// CONTEXT_CHECKS 2: nothing is wrong with the context.
-extern "C" fn check_context(
-    _context: *mut c_void,
-    result: Out<u32>,
-    _detail: Out<*mut c_void>,
-) -> CUresult {
+extern "C" fn check_context(_context: *mut c_void, result: Out<u32>, _detail: Out<*mut c_void>) -> CUresult {
     result.set(0);
     0
 }

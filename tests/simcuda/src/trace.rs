@@ -58,18 +58,12 @@ fn caller() -> Option<*const c_void> {
     let count = unsafe { libc::backtrace(frames.as_mut_ptr(), 64) };
     let ours = object_of((line as *const ()).cast());
     let frames = frames.iter().take(usize::try_from(count).unwrap_or(0));
-    frames
-        .filter_map(|frame| object_of(*frame))
-        .find(|object| Some(*object) != ours)
+    frames.filter_map(|frame| object_of(*frame)).find(|object| Some(*object) != ours)
 }
 
 /// Whether the loaded object at `base` imports `name`: one of its relocations names it.
 fn imports(base: *const c_void, name: &str) -> bool {
-    let mut search = Search {
-        base,
-        name,
-        found: false,
-    };
+    let mut search = Search { base, name, found: false };
     // SAFETY: `visit` gets the pointer to `search`, which lives until the call returns.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
@@ -86,18 +80,12 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, data: *m
     let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
     // SAFETY: dlpi_phdr points to dlpi_phnum program headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let start = headers
-        .iter()
-        .find(|header| header.p_type == libc::PT_LOAD)
-        .map_or(0, |header| header.p_vaddr);
+    let start = headers.iter().find(|header| header.p_type == libc::PT_LOAD).map_or(0, |header| header.p_vaddr);
     let bias = usize::try_from(info.dlpi_addr).unwrap_or(0);
     if bias + (usize::try_from(start).unwrap_or(0) & !0xfff) != search.base.addr() {
         return 0;
     }
-    if let Some(dynamic) = headers
-        .iter()
-        .find(|header| header.p_type == libc::PT_DYNAMIC)
-    {
+    if let Some(dynamic) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) {
         let dynamic = bias + usize::try_from(dynamic.p_vaddr).unwrap_or(0);
         search.found = named_by_relocations(dynamic, search.name);
     }
@@ -116,15 +104,10 @@ const DT_JMPREL: u64 = 23;
 fn named_by_relocations(dynamic: usize, name: &str) -> bool {
     let at = std::ptr::with_exposed_provenance::<[u64; 2]>(dynamic);
     // SAFETY: a dynamic section is a list of (tag, value) that ends with tag 0.
-    let tags = (0..)
-        .map(|i| unsafe { *at.add(i) })
-        .take_while(|entry| entry[0] != 0);
+    let tags = (0..).map(|i| unsafe { *at.add(i) }).take_while(|entry| entry[0] != 0);
     let mut values = [0_u64; 24];
     for [tag, value] in tags {
-        if let Some(place) = usize::try_from(tag)
-            .ok()
-            .and_then(|tag| values.get_mut(tag))
-        {
+        if let Some(place) = usize::try_from(tag).ok().and_then(|tag| values.get_mut(tag)) {
             *place = value;
         }
     }
@@ -134,19 +117,15 @@ fn named_by_relocations(dynamic: usize, name: &str) -> bool {
         // SAFETY: a relocation's symbol index lies in the object's symbol table, its name in the string table.
         unsafe {
             let offset = (*symbol.add(index)).st_name as usize;
-            CStr::from_ptr(std::ptr::with_exposed_provenance::<c_char>(
-                value(DT_STRTAB) + offset,
-            ))
+            CStr::from_ptr(std::ptr::with_exposed_provenance::<c_char>(value(DT_STRTAB) + offset))
         }
     };
-    [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)]
-        .into_iter()
-        .any(|(table, size)| {
-            let entries = std::ptr::with_exposed_provenance::<[u64; 3]>(value(table));
-            (0..value(size) / 24).any(|i| {
-                // SAFETY: the table has `size` bytes of (offset, info, addend).
-                let index = usize::try_from(unsafe { (*entries.add(i))[1] } >> 32).unwrap_or(0);
-                index != 0 && symbol_name(index).to_bytes() == name.as_bytes()
-            })
+    [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)].into_iter().any(|(table, size)| {
+        let entries = std::ptr::with_exposed_provenance::<[u64; 3]>(value(table));
+        (0..value(size) / 24).any(|i| {
+            // SAFETY: the table has `size` bytes of (offset, info, addend).
+            let index = usize::try_from(unsafe { (*entries.add(i))[1] } >> 32).unwrap_or(0);
+            index != 0 && symbol_name(index).to_bytes() == name.as_bytes()
         })
+    })
 }

@@ -13,31 +13,12 @@ fn real() -> std::path::PathBuf {
 fn every_name_version_and_flag_is_answered_as_by_the_real_driver_535() {
     let script = root().join("tests/clients/lookup.py");
     let names = root().join("tests/simcuda/names.txt");
-    let real = Command::new("python3")
-        .arg(&script)
-        .arg(real())
-        .arg(&names)
-        .output()
-        .expect("python3 runs");
-    assert!(
-        real.status.success(),
-        "{}",
-        String::from_utf8_lossy(&real.stderr)
-    );
+    let real = Command::new("python3").arg(&script).arg(real()).arg(&names).output().expect("python3 runs");
+    assert!(real.status.success(), "{}", String::from_utf8_lossy(&real.stderr));
     let sim = Sim::with(&[("DRIVER", "12020")]);
-    let ours = sim
-        .run(python())
-        .arg(&script)
-        .arg(sim.libcuda())
-        .arg(&names)
-        .out();
+    let ours = sim.run(python()).arg(&script).arg(sim.libcuda()).arg(&names).out();
     let (real, ours) = (String::from_utf8_lossy(&real.stdout), &ours.ok().stdout);
-    let differing: Vec<_> = real
-        .lines()
-        .zip(ours.lines())
-        .filter(|(real, ours)| real != ours)
-        .take(20)
-        .collect();
+    let differing: Vec<_> = real.lines().zip(ours.lines()).filter(|(real, ours)| real != ours).take(20).collect();
     assert!(differing.is_empty(), "(real, simulated): {differing:#?}");
     assert_eq!(real.lines().count(), ours.lines().count());
 }
@@ -45,18 +26,11 @@ fn every_name_version_and_flag_is_answered_as_by_the_real_driver_535() {
 #[test]
 fn every_name_that_the_real_driver_exports_is_exported() {
     let exports = |path: &std::path::Path| {
-        let listing = Command::new("nm")
-            .args(["-D", "--defined-only"])
-            .arg(path)
-            .output()
-            .expect("nm runs");
+        let listing = Command::new("nm").args(["-D", "--defined-only"]).arg(path).output().expect("nm runs");
         let text = String::from_utf8_lossy(&listing.stdout).into_owned();
         let functions = text.lines().filter_map(|line| line.split(" T ").nth(1));
-        let public = functions
-            .filter(|name| name.starts_with("cu") && name.as_bytes()[2].is_ascii_uppercase());
-        public
-            .map(str::to_owned)
-            .collect::<std::collections::BTreeSet<_>>()
+        let public = functions.filter(|name| name.starts_with("cu") && name.as_bytes()[2].is_ascii_uppercase());
+        public.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
     };
     let (real, ours) = (exports(&real()), exports(&Sim::new().libcuda()));
     assert!(real.len() > 550, "{}", real.len());

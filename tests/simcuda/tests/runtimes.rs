@@ -15,24 +15,11 @@ fn check(runtime: &str, driver: &str) {
     let out = run(&sim, runtime);
     let text = &out.ok().stdout;
     for line in text.lines() {
-        let wanted = if line.starts_with("cudaMalloc_1TiB") {
-            Some("2")
-        } else {
-            Some("0")
-        };
-        assert!(
-            line == "end" || line.split(' ').nth(1) == wanted,
-            "{runtime} on {driver}: {line}\n{text}"
-        );
+        let wanted = if line.starts_with("cudaMalloc_1TiB") { Some("2") } else { Some("0") };
+        assert!(line == "end" || line.split(' ').nth(1) == wanted, "{runtime} on {driver}: {line}\n{text}");
     }
-    assert!(
-        text.contains("cudaGetDeviceCount 0 1\n") && text.ends_with("end\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("cudaGetDeviceProperties 0 Simulated_H100\n"),
-        "{text}"
-    );
+    assert!(text.contains("cudaGetDeviceCount 0 1\n") && text.ends_with("end\n"), "{text}");
+    assert!(text.contains("cudaGetDeviceProperties 0 Simulated_H100\n"), "{text}");
     let truth = sim.truth();
     let process = truth.process(out.pid).expect("it called the driver");
     assert!(
@@ -68,34 +55,18 @@ fn libcudart_13_5_works_on_drivers_of_13_0_and_13_5() {
 fn libcudart_13_5_finds_a_driver_of_12_2_too_old() {
     const INSUFFICIENT_DRIVER: &str = "cudaMalloc 35";
     let out = run(&Sim::with(&[("DRIVER", "12020")]), "13.5");
-    assert!(
-        out.stdout.lines().any(|line| line == INSUFFICIENT_DRIVER),
-        "{}",
-        out.stdout
-    );
+    assert!(out.stdout.lines().any(|line| line == INSUFFICIENT_DRIVER), "{}", out.stdout);
 }
 
 #[test]
 fn visible_devices_are_what_the_runtime_counts() {
     let sim = Sim::with(&[("DEVICES", "3")]);
     let script = root().join("tests/clients/cudart.py");
-    let out = sim
-        .run(python())
-        .arg(script)
-        .arg(cuda_wheel("12.9"))
-        .env("CUDA_VISIBLE_DEVICES", "2,0")
-        .out();
-    assert!(
-        out.ok().stdout.contains("cudaGetDeviceCount 0 2\n"),
-        "{}",
-        out.stdout
-    );
+    let out = sim.run(python()).arg(script).arg(cuda_wheel("12.9")).env("CUDA_VISIBLE_DEVICES", "2,0").out();
+    assert!(out.ok().stdout.contains("cudaGetDeviceCount 0 2\n"), "{}", out.stdout);
     let process = sim.truth().process(out.pid).expect("it called the driver");
     assert_eq!(process.per_device[0].peak_blocks, 0);
-    assert!(
-        process.per_device[2].peak_blocks > 0,
-        "device 0 of the process is device 2 of the machine"
-    );
+    assert!(process.per_device[2].peak_blocks > 0, "device 0 of the process is device 2 of the machine");
 }
 
 #[test]
@@ -110,15 +81,8 @@ fn a_program_with_libcudart_linked_statically_works() {
         }
         flags.push("-lrt");
         let sim = Sim::with(&[("TOTAL_MIB", "1024")]);
-        let out = sim
-            .run(harness::cc("static_cudart.c", &flags))
-            .arg("100")
-            .out();
+        let out = sim.run(harness::cc("static_cudart.c", &flags)).arg("100").out();
         let (left, total) = (924 * MIB, 1024 * MIB);
-        assert_eq!(
-            out.ok().stdout,
-            format!("0 0 {left} {total}\n"),
-            "{version}"
-        );
+        assert_eq!(out.ok().stdout, format!("0 0 {left} {total}\n"), "{version}");
     }
 }

@@ -23,13 +23,7 @@ pub const ARGUMENT_VERSION_MISMATCH: Code = 25;
 pub static USERS: AtomicU32 = AtomicU32::new(0);
 
 /// Names that work without `nvmlInit`.
-const STATELESS: &[&str] = &[
-    "nvmlInit",
-    "nvmlInit_v2",
-    "nvmlInitWithFlags",
-    "nvmlShutdown",
-    "nvmlErrorString",
-];
+const STATELESS: &[&str] = &["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString"];
 
 /// Defines exported functions; names that share a body stand before the same bracket.
 macro_rules! nvml_api {
@@ -58,11 +52,7 @@ pub fn enter(name: &str, body: impl FnOnce() -> Code) -> Code {
     if let Nvml::Slow(millis) = Knobs::get().nvml {
         std::thread::sleep(Duration::from_millis(millis));
     }
-    let code = if USERS.load(Ordering::Acquire) == 0 && !STATELESS.contains(&name) {
-        UNINITIALIZED
-    } else {
-        body()
-    };
+    let code = if USERS.load(Ordering::Acquire) == 0 && !STATELESS.contains(&name) { UNINITIALIZED } else { body() };
     trace(name, code);
     code
 }
@@ -73,15 +63,10 @@ fn trace(name: &str, code: Code) {
     let Some(path) = &Knobs::get().trace else {
         return;
     };
-    if let Ok(mut file) = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-    {
+    if let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path) {
         // SAFETY: gettid(2) has no preconditions.
         let thread = unsafe { libc::gettid() };
-        let _ = file
-            .write_all(format!("{} {thread} {name} nvml {code}\n", std::process::id()).as_bytes());
+        let _ = file.write_all(format!("{} {thread} {name} nvml {code}\n", std::process::id()).as_bytes());
     }
 }
 

@@ -45,9 +45,7 @@ pub fn find(text: *const c_char, out: Out<Handle>, fits: impl Fn(usize, &str) ->
         return Err(INVALID_ARGUMENT);
     }
     // SAFETY: a C string, by the NVML manual.
-    let wanted = unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned();
+    let wanted = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
     (0..Books::global().devices()).find(|number| fits(*number, &wanted)).ok_or(NOT_FOUND)
 }
 
@@ -76,15 +74,7 @@ impl PciInfo {
         // The old field has four digits of the domain.
         short[..text.len() - 4].copy_from_slice(&text.as_bytes()[4..]);
         let (device_id, subsystem_id) = (0x2330_10de, 0x16c1_10de);
-        PciInfo {
-            bus_id_legacy: short,
-            domain: 0,
-            bus: bus(number),
-            device: 0,
-            device_id,
-            subsystem_id,
-            bus_id: long,
-        }
+        PciInfo { bus_id_legacy: short, domain: 0, bus: bus(number), device: 0, device_id, subsystem_id, bus_id: long }
     }
 }
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use simdevice::{Knobs, Nvml, Truth};
 
 use crate::api::{
-    ARGUMENT_VERSION_MISMATCH, Code, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED, Out,
-    SUCCESS, nvml_api,
+    ARGUMENT_VERSION_MISMATCH, Code, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED, Out, SUCCESS, nvml_api,
 };
 use crate::device::{Handle, device};
 
@@ -58,11 +57,7 @@ fn holders(handle: Handle) -> Result<Vec<(u32, u64)>, Code> {
     let mut held = BTreeMap::<u32, u64>::new();
     // Without a state file no other process can be seen, and ours is in another library's books.
     if let Some(path) = Knobs::get().state.as_ref().filter(|path| path.exists()) {
-        for process in Truth::open(path)
-            .processes()
-            .into_iter()
-            .filter(|process| process.alive)
-        {
+        for process in Truth::open(path).processes().into_iter().filter(|process| process.alive) {
             *held.entry(process.pid + Knobs::get().nvml_pids).or_default() +=
                 process.per_device.get(device).map_or(0, |held| held.pages);
         }

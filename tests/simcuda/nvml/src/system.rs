@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 use simdevice::{Books, Knobs, Nvml};
 
 use crate::api::{
-    Code, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, NOT_FOUND, Out, SUCCESS, UNINITIALIZED, USERS,
-    nvml_api, write_text,
+    Code, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, NOT_FOUND, Out, SUCCESS, UNINITIALIZED, USERS, nvml_api, write_text,
 };
 
 fn start() -> Code {
@@ -109,9 +108,5 @@ nvml_api! {
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlErrorString(code: Code) -> *const c_char {
-    TEXTS
-        .iter()
-        .find(|row| row.0 == code)
-        .map_or(c"unknown error", |row| row.1)
-        .as_ptr()
+    TEXTS.iter().find(|row| row.0 == code).map_or(c"unknown error", |row| row.1).as_ptr()
 }

@@ -105,16 +105,9 @@ fn asking_for_the_state_breaks_nothing() {
             ("cuStreamEndCapture $s &g", 0),
         ],
     );
-    let states: Vec<&str> = out
-        .stdout
-        .lines()
-        .filter(|line| line.starts_with("cuStreamIsCapturing 0"))
-        .collect();
+    let states: Vec<&str> = out.stdout.lines().filter(|line| line.starts_with("cuStreamIsCapturing 0")).collect();
     assert_eq!(states.len(), 2, "{out}");
-    assert!(
-        states[0].ends_with("x=0") && states[1].ends_with("x=1"),
-        "{states:?}"
-    );
+    assert!(states[0].ends_with("x=0") && states[1].ends_with("x=1"), "{states:?}");
     assert_eq!(violations(&sim), 0);
 }
 
@@ -141,15 +134,9 @@ fn captured_allocations_are_taken_at_launch_and_kept_until_trimmed() {
             ("cuDeviceGetGraphMemAttribute 0 2 &r", 0),
         ],
     );
-    let reserved: Vec<&str> = out
-        .stdout
-        .lines()
-        .filter(|line| line.starts_with("cuDeviceGetGraphMemAttribute"))
-        .collect();
+    let reserved: Vec<&str> =
+        out.stdout.lines().filter(|line| line.starts_with("cuDeviceGetGraphMemAttribute")).collect();
     let values = [0, 6 * MIB, 0].map(|value| format!("cuDeviceGetGraphMemAttribute 0 r={value}"));
     assert_eq!(reserved, values);
-    assert_eq!(
-        sim.truth().process(out.pid).expect("it ran").per_device[0].peak_blocks,
-        6 * MIB
-    );
+    assert_eq!(sim.truth().process(out.pid).expect("it ran").per_device[0].peak_blocks, 6 * MIB);
 }

@@ -36,12 +36,8 @@ fn modules_and_the_first_launch_are_overhead() {
         .lines()
         .filter(|line| line.starts_with("cuMemGetInfo_v2 0"))
         .map(|line| {
-            let text = line
-                .split("free=")
-                .nth(1)
-                .and_then(|rest| rest.split(' ').next());
-            text.and_then(|text| text.parse().ok())
-                .unwrap_or_else(|| panic!("{line}"))
+            let text = line.split("free=").nth(1).and_then(|rest| rest.split(' ').next());
+            text.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{line}"))
         })
         .collect();
     let total = sim.truth().device(0).total;
@@ -53,10 +49,7 @@ fn modules_and_the_first_launch_are_overhead() {
 
 #[test]
 fn a_module_that_does_not_fit_is_out_of_memory() {
-    codes(
-        &Sim::with(&[("TOTAL_MIB", "100"), ("MODULE_MIB", "60")]),
-        &[LOAD, ("cuModuleLoadData &m &x", 2)],
-    );
+    codes(&Sim::with(&[("TOTAL_MIB", "100"), ("MODULE_MIB", "60")]), &[LOAD, ("cuModuleLoadData &m &x", 2)]);
 }
 
 #[test]
@@ -71,8 +64,5 @@ fn a_library_costs_each_context_that_uses_it() {
             ("cuLibraryGetModule &m $l", 0),
         ],
     );
-    assert_eq!(
-        sim.truth().process(out.pid).expect("it ran").per_device[0].peak_pages,
-        60 * MIB
-    );
+    assert_eq!(sim.truth().process(out.pid).expect("it ran").per_device[0].peak_pages, 60 * MIB);
 }
