@@ -51,6 +51,14 @@ impl StreamPools {
         enter(pools, handle, device);
     }
 
+    /// A pool that lives on `device`, or on the host, and may be known already.
+    pub fn learned(&self, handle: usize, device: Option<u32>) {
+        let pools = &mut *self.pools.lock();
+        if !pools.iter().any(|p| p.open && p.handle == handle) {
+            enter(pools, handle, device);
+        }
+    }
+
     /// The pool of a handle; one that we have not seen before is taken to be a default pool of `device`. `None` for
     /// pools that cost no device memory.
     pub fn find(&self, handle: usize, device: Option<u32>) -> Option<PoolRef> {

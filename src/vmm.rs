@@ -17,6 +17,8 @@ pub struct Charge {
     pub device: u32,
     /// Bytes.
     pub bytes: u64,
+    /// It was exported: others may keep the memory alive.
+    pub exported: bool,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,26 @@ impl Vmm {
             },
         );
         books.handles.insert(handle, Handle { physical, count: 1 });
+    }
+
+    /// A handle's memory was exported.
+    pub fn exported(&self, handle: u64) {
+        let books = &mut *self.books.lock();
+        let physical = books.handles.get(&handle).map(|handle| handle.physical);
+        if let Some(entry) = physical.and_then(|physical| books.physical.get_mut(&physical)) {
+            entry.charge.exported = true;
+        }
+    }
+
+    /// An import gave `handle`. Where that is one of ours, the process imported what it had exported, and has one
+    /// reference more; any other costs nothing here.
+    pub fn imported(&self, handle: u64) {
+        let books = &mut *self.books.lock();
+        if let Some(entry) = books.handles.get_mut(&handle) {
+            entry.count += 1;
+            let physical = entry.physical;
+            books.refer(physical);
+        }
     }
 
     /// `cuMemRetainAllocationHandle` gave `handle` for the memory mapped at `address`.
@@ -214,6 +236,7 @@ mod tests {
     const CHARGE: Charge = Charge {
         device: 0,
         bytes: 2 << 20,
+        exported: false,
     };
 
     #[test]
@@ -251,6 +274,7 @@ mod tests {
             Charge {
                 device: 1,
                 bytes: 4 << 20,
+                exported: false,
             },
         );
         let unmapping = vmm.unmapping(0x1000, 100);
@@ -271,6 +295,20 @@ mod tests {
             let releasing = vmm.releasing(handle).unwrap();
             assert_eq!(vmm.released(releasing), end, "release of {handle}");
         }
+    }
+
+    #[test]
+    fn an_import_of_what_the_process_exported_is_one_reference_more() {
+        let vmm = Vmm::default();
+        vmm.created(7, CHARGE);
+        vmm.exported(7);
+        vmm.imported(7);
+        vmm.imported(8);
+        let releasing = vmm.releasing(7).unwrap();
+        assert_eq!(vmm.released(releasing), None);
+        let releasing = vmm.releasing(7).unwrap();
+        assert_eq!(vmm.released(releasing), Some(Charge { exported: true, ..CHARGE }));
+        assert!(vmm.releasing(8).is_none());
     }
 
     #[test]

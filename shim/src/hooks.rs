@@ -11,7 +11,7 @@ use gpucap_core::code::Code;
 
 use crate::entry;
 use crate::ffi::{Array, Array3dDescriptor, Array3dDescriptorV1, ArrayDescriptor, ArrayDescriptorV1};
-use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemPoolProps, CUstream, Graph, MemHandle, Pool};
+use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUstream, Graph, MemHandle, Pool};
 use crate::ffi::{GraphExec, GraphInstantiateParams, GraphNode, GraphNodeParams, MemAllocNodeParams};
 use crate::hooks::module::Module;
 use crate::hooks::nvml_info::{Memory, MemoryV2, NvmlDevice};
@@ -25,6 +25,7 @@ pub mod init;
 pub mod linear;
 pub mod module;
 pub mod nvml_info;
+pub mod pool;
 pub mod stream_ordered;
 pub mod vmm;
 
@@ -165,6 +166,10 @@ hooks! {
     Free    cuMemRetainAllocationHandle(handle: *mut MemHandle, addr: *mut c_void) => vmm::retain;
     Free    cuMemMap(ptr: CUdeviceptr, size: usize, offset: usize, handle: MemHandle, flags: u64) => vmm::map;
     Free    cuMemUnmap(ptr: CUdeviceptr, size: usize) => vmm::unmap;
+    Free    cuMemExportToShareableHandle(out: *mut c_void, handle: MemHandle, kind: u32, flags: u64) => vmm::export;
+    Free    cuMemImportFromShareableHandle(handle: *mut MemHandle, os_handle: *mut c_void, kind: u32) => vmm::import;
+    Free    cuMemGetDefaultMemPool(pool: *mut Pool, location: *mut CUmemLocation, kind: u32) => pool::of_place;
+    Free    cuMemGetMemPool(pool: *mut Pool, location: *mut CUmemLocation, kind: u32) => pool::of_place;
 
     Alloc   cuArrayCreate(array: *mut Array, descriptor: *const ArrayDescriptorV1) => array::create_v1;
     Alloc   cuArrayCreate_v2(array: *mut Array, descriptor: *const ArrayDescriptor) => array::create;

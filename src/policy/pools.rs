@@ -16,6 +16,11 @@ impl<'a> Governor<'a> {
         self.pools.created(handle, device);
     }
 
+    /// A pool that the driver named for a device, or (`None`) for the host. One that is known stays what it is.
+    pub fn pool_learned(&self, handle: usize, device: Option<u32>) {
+        self.pools.learned(handle, device);
+    }
+
     /// The pool of a handle that an allocation names; `device`: whose pool an unknown handle is taken for.
     pub fn pool(&self, handle: usize, device: Option<u32>) -> Option<PoolRef> {
         self.pools.find(handle, device)

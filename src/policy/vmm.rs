@@ -29,23 +29,26 @@ impl Governor<'_> {
         };
         let handle = call().map_err(Failure::Driver)?;
         reservation.commit();
-        self.vmm.created(handle, Charge { device, bytes });
+        self.vmm.created(handle, Charge { device, bytes, exported: false });
         Ok(handle)
     }
 
     /// `cuMemRelease`: the driver's answer.
-    pub fn physical_release(&self, handle: u64, call: impl FnOnce() -> Code) -> Code {
+    pub fn physical_release<D: Driver>(&self, driver: &D, handle: u64, call: impl FnOnce() -> Code) -> Code {
         // Forgotten first: the value may be another allocation's as soon as the driver has released it.
         let releasing = self.vmm.releasing(handle);
-        let _working = self.giving_back();
+        let working = self.giving_back();
         let code = call();
+        let mut exported = None;
         if let Some(releasing) = releasing {
             if code.is_success() {
-                self.uncharge(self.vmm.released(releasing));
+                exported = self.uncharge(self.vmm.released(releasing));
             } else {
                 self.vmm.kept(releasing);
             }
         }
+        drop(working);
+        self.may_live_on(driver, exported);
         code
     }
 
@@ -60,23 +63,55 @@ impl Governor<'_> {
     }
 
     /// `cuMemUnmap`: the driver's answer.
-    pub fn physical_unmap(&self, address: u64, bytes: u64, call: impl FnOnce() -> Code) -> Code {
+    pub fn physical_unmap<D: Driver>(
+        &self,
+        driver: &D,
+        address: u64,
+        bytes: u64,
+        call: impl FnOnce() -> Code,
+    ) -> Code {
         let unmapping = self.vmm.unmapping(address, bytes);
-        let _working = self.giving_back();
+        let working = self.giving_back();
         let code = call();
+        let mut exported = None;
         if code.is_success() {
-            self.uncharge(self.vmm.unmapped(unmapping));
+            exported = self.uncharge(self.vmm.unmapped(unmapping));
         } else {
             self.vmm.still_mapped(unmapping);
         }
+        drop(working);
+        self.may_live_on(driver, exported);
         code
     }
 
-    fn uncharge(&self, charges: impl IntoIterator<Item = Charge>) {
+    /// `cuMemExportToShareableHandle` of a handle.
+    pub fn physical_exported(&self, handle: u64) {
+        self.vmm.exported(handle);
+    }
+
+    /// `cuMemImportFromShareableHandle` gave `handle`.
+    pub fn physical_imported(&self, handle: u64) {
+        self.vmm.imported(handle);
+    }
+
+    /// Ends charges; the device of one whose memory was exported.
+    fn uncharge(&self, charges: impl IntoIterator<Item = Charge>) -> Option<u32> {
+        let mut exported = None;
         for charge in charges {
             if let Some(budget) = self.budget(charge.device) {
                 budget.release(charge.bytes);
             }
+            if charge.exported {
+                exported = Some(charge.device);
+            }
+        }
+        exported
+    }
+
+    /// An importer may keep exported memory alive: what is left of it counts as overhead.
+    fn may_live_on<D: Driver>(&self, driver: &D, device: Option<u32>) {
+        if let Some(device) = device {
+            self.read_overhead(driver, device);
         }
     }
 }

@@ -84,11 +84,33 @@ impl Session {
         assert_eq!(self.value("out"), CANARY, "{command}: the out-param");
     }
 
+    /// The bytes of a slot, as a word that [`set_bytes`](Self::set_bytes) of another session takes.
+    #[track_caller]
+    pub fn bytes(&mut self, slot: &str) -> String {
+        let line = self.child.ask(&format!("bytes {slot}"));
+        line.strip_prefix("bytes ").expect("bytes").to_owned()
+    }
+
+    #[track_caller]
+    pub fn set_bytes(&mut self, slot: &str, bytes: &str) {
+        self.child.ask(&format!("bytes {slot} {bytes}"));
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// What device 0 shows as used.
+    #[track_caller]
+    pub fn used(&mut self) -> u64 {
+        self.ok("cuMemGetInfo_v2 &free &total");
+        self.value("total") - self.value("free")
+    }
+
     /// Requires that it holds so many bytes on device 0, by the books and in truth.
     #[track_caller]
     pub fn holds(&mut self, bytes: u64) {
-        self.ok("cuMemGetInfo_v2 &free &total");
-        let books = self.value("total") - self.value("free");
+        let books = self.used();
         assert_eq!((books, self.process().per_device[0].blocks), (bytes, bytes), "books, truth");
     }
 

@@ -70,7 +70,7 @@ pub unsafe fn release(real: unsafe extern "C" fn(MemHandle) -> Code, handle: Mem
     // SAFETY: the program's own argument.
     let call = || unsafe { real(handle) };
     match state::get() {
-        Some(state) => state.governor.physical_release(handle, call),
+        Some(state) => state.governor.physical_release(&DRIVER, handle, call),
         None => call(),
     }
 }
@@ -127,7 +127,45 @@ pub unsafe fn unmap(
     // SAFETY: the program's own arguments.
     let call = || unsafe { real(ptr, size) };
     match state::get() {
-        Some(state) => state.governor.physical_unmap(ptr, size as u64, call),
+        Some(state) => state.governor.physical_unmap(&DRIVER, ptr, size as u64, call),
         None => call(),
     }
+}
+
+/// `cuMemExportToShareableHandle`: others may hold the memory from now on.
+///
+/// # Safety
+/// As the driver's function.
+pub unsafe fn export(
+    real: unsafe extern "C" fn(*mut c_void, MemHandle, u32, u64) -> Code,
+    out: *mut c_void,
+    handle: MemHandle,
+    kind: u32,
+    flags: u64,
+) -> Code {
+    // SAFETY: the program's own arguments.
+    let code = unsafe { real(out, handle, kind, flags) };
+    if let (true, Some(state)) = (code.is_success(), state::get()) {
+        state.governor.physical_exported(handle);
+    }
+    code
+}
+
+/// `cuMemImportFromShareableHandle`: memory that another process pays, or one reference more to our own.
+///
+/// # Safety
+/// As the driver's function.
+pub unsafe fn import(
+    real: unsafe extern "C" fn(*mut MemHandle, *mut c_void, u32) -> Code,
+    out: *mut MemHandle,
+    os_handle: *mut c_void,
+    kind: u32,
+) -> Code {
+    // SAFETY: the program's own arguments.
+    let code = unsafe { real(out, os_handle, kind) };
+    if let (true, false, Some(state)) = (code.is_success(), out.is_null(), state::get()) {
+        // SAFETY: the driver has just written it.
+        state.governor.physical_imported(unsafe { out.read() });
+    }
+    code
 }

@@ -1,0 +1,136 @@
+//! Memory under several names or in several processes: whoever allocated it pays, once.
+
+mod session;
+
+use harness::Sim;
+use session::{MIB, OUT_OF_MEMORY, Session};
+
+/// Makes 8 MiB in slot `h` that can be exported, and exports it: the descriptor in slot `f`.
+fn export(session: &mut Session) {
+    session.set("physical", &[(0, 4, 1), (4, 4, 1), (8, 4, 1)]);
+    session.ok("cuMemCreate &h 8M &physical 0");
+    session.ok("cuMemExportToShareableHandle &f $h 1 0");
+}
+
+#[test]
+fn an_importer_pays_nothing_and_the_exporter_once() {
+    let sim = Sim::new();
+    let (mut exporter, mut importer) = (Session::capped(&sim, "8MiB"), Session::capped(&sim, "2MiB"));
+    export(&mut exporter);
+    exporter.holds(8 * MIB);
+    let path = format!("/proc/{}/fd/{}", exporter.pid(), exporter.value("f"));
+    importer.ok(&format!("open f {path}"));
+    importer.ok("cuMemImportFromShareableHandle &h $f 1");
+    importer.ok("cuMemAddressReserve &v 8M 0 0 0");
+    importer.ok("cuMemMap $v 8M 0 $h 0");
+    importer.holds(0);
+    importer.ok("cuMemAlloc_v2 &a 2M");
+    importer.holds(2 * MIB);
+    importer.ok("cuMemUnmap $v 8M");
+    importer.ok("cuMemRelease $h");
+    importer.holds(2 * MIB);
+    exporter.holds(8 * MIB);
+    importer.end();
+    exporter.end();
+}
+
+#[test]
+fn what_a_process_imports_of_its_own_is_one_more_reference_to_it() {
+    let sim = Sim::new();
+    let mut session = Session::capped(&sim, "8MiB");
+    export(&mut session);
+    session.ok("cuMemImportFromShareableHandle &again $f 1");
+    session.ok("close $f");
+    session.holds(8 * MIB);
+    session.ok("cuMemRelease $h");
+    session.holds(8 * MIB);
+    session.refused("cuMemAlloc_v2 &out 2M");
+    session.ok("cuMemRelease $again");
+    session.holds(0);
+    session.ok("cuMemAlloc_v2 &a 8M");
+    session.end();
+}
+
+#[test]
+fn exported_memory_that_somebody_keeps_alive_still_counts_for_the_process_that_the_driver_shows_it_for() {
+    let sim = Sim::new();
+    let mut session = Session::capped(&sim, "10MiB");
+    export(&mut session);
+    session.ok("cuMemRelease $h");
+    // Its block is gone, but the device has not got the bytes back: they are overhead now.
+    assert_eq!(session.used(), 8 * MIB);
+    session.refused("cuMemAlloc_v2 &out 4M");
+    session.ok("close $f");
+    session.ok("cuMemAlloc_v2 &a 10M");
+    session.holds(10 * MIB);
+    session.end();
+}
+
+#[test]
+fn memory_of_another_process_is_opened_and_closed_as_without_us_and_costs_nothing() {
+    let sim = Sim::new();
+    let (mut exporter, mut importer) = (Session::capped(&sim, "8MiB"), Session::capped(&sim, "2MiB"));
+    exporter.ok("cuMemAlloc_v2 &a 8M");
+    exporter.ok("cuIpcGetMemHandle &h $a");
+    let handle = exporter.bytes("h");
+    importer.set_bytes("h", &handle);
+    importer.ok("cuIpcOpenMemHandle_v2 &p 1 : *h");
+    importer.ok("cuIpcOpenMemHandle &q 1 : *h");
+    importer.holds(0);
+    importer.ok("cuMemAlloc_v2 &b 2M");
+    // The driver's own answer: such memory is closed, not freed.
+    importer.gets("cuMemFree_v2 $p", 1);
+    importer.ok("cuIpcCloseMemHandle $p");
+    importer.ok("cuIpcCloseMemHandle $q");
+    importer.holds(2 * MIB);
+    exporter.holds(8 * MIB);
+    exporter.ok("cuMemFree_v2 $a");
+    exporter.holds(0);
+    importer.end();
+    exporter.end();
+}
+
+#[test]
+fn pools_that_nobody_created_are_charged_by_the_place_that_they_are_for() {
+    let sim = Sim::with(&[("DRIVER", "13050")]);
+    for get in ["cuMemGetDefaultMemPool", "cuMemGetMemPool"] {
+        let mut session = Session::capped(&sim, "64MiB");
+        session.set("host", &[(0, 4, 2)]);
+        session.set("device", &[(0, 4, 1)]);
+        session.ok(&format!("{get} &pool &host 1"));
+        session.ok("cuMemAllocFromPoolAsync &h 256M $pool null");
+        session.holds(0);
+        session.ok("cuMemFreeAsync $h null");
+        session.ok(&format!("{get} &pool &device 2"));
+        session.ok("cuMemAllocFromPoolAsync &m 64M $pool null");
+        session.holds(64 * MIB);
+        session.set("out", &[(0, 8, 0)]);
+        session.gets("cuMemAllocFromPoolAsync &out 32M $pool null", OUT_OF_MEMORY);
+        session.gets("cuMemAllocAsync &out 32M null", OUT_OF_MEMORY);
+        assert_eq!(session.peak(), 64 * MIB);
+        session.end();
+    }
+}
+
+#[test]
+fn default_pools_and_created_ones_with_a_maximum_of_their_own_share_one_limit() {
+    let sim = Sim::new();
+    let mut session = Session::capped(&sim, "4GiB");
+    session.set("props", &[(0, 4, 1), (8, 4, 1), (24, 8, 8192 * MIB)]);
+    session.ok("cuMemPoolCreate &one &props");
+    session.ok("cuMemPoolCreate &two &props");
+    let takes = [
+        "cuMemAllocFromPoolAsync &a 128M $one null",
+        "cuMemAllocFromPoolAsync &a 128M $two null",
+        "cuMemAllocAsync &a 128M null",
+    ];
+    for at in 0..32 {
+        session.ok(takes[at % 3]);
+    }
+    session.holds(4096 * MIB);
+    for take in takes {
+        session.gets(take, OUT_OF_MEMORY);
+    }
+    assert_eq!(session.peak(), 4096 * MIB);
+    session.end();
+}
