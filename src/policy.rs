@@ -17,7 +17,7 @@ use crate::code::Code;
 use crate::contexts::Contexts;
 use crate::driver::Driver;
 use crate::graph_memory::GraphMemory;
-use crate::ledger::{Block, Kind, LARGE_STEP, Ledger};
+use crate::ledger::{Block, Kind, Ledger};
 use crate::stream_pools::StreamPools;
 use crate::vmm::Vmm;
 
@@ -42,23 +42,6 @@ pub enum OverheadRule {
     Fixed(u64),
     /// What is measured.
     Measured,
-}
-
-impl DeviceRules {
-    /// What charges are compared with: the limit. Where that is all of the device, up to the end of the driver's block that
-    /// the device ends in: blocks are multiples of 2 MiB, which a device's total need not be, and whether the last one fits
-    /// is then the driver's to say.
-    fn ceiling(&self) -> u64 {
-        let end = self
-            .total
-            .checked_next_multiple_of(LARGE_STEP)
-            .unwrap_or(u64::MAX);
-        if self.limit < self.total {
-            self.limit
-        } else {
-            self.limit.max(end)
-        }
-    }
 }
 
 /// Why an allocation did not happen.
@@ -102,8 +85,6 @@ pub struct Granted {
 pub struct Governor<'a> {
     cells: &'a [Cells],
     devices: Vec<DeviceRules>,
-    /// Of each device; see [`DeviceRules::ceiling`].
-    ceilings: Vec<u64>,
     contexts: Contexts,
     ledger: Ledger,
     vmm: Vmm,
@@ -124,7 +105,6 @@ impl<'a> Governor<'a> {
         Governor {
             cells,
             contexts: Contexts::new(devices.len()),
-            ceilings: devices.iter().map(DeviceRules::ceiling).collect(),
             devices,
             ledger: Ledger::new(),
             vmm: Vmm::default(),
@@ -145,7 +125,10 @@ impl<'a> Governor<'a> {
     #[must_use]
     pub fn budget(&self, device: u32) -> Option<Budget<'a>> {
         let at = usize::try_from(device).ok()?;
-        Some(Budget::new(self.cells.get(at)?, *self.ceilings.get(at)?))
+        Some(Budget::new(
+            self.cells.get(at)?,
+            self.devices.get(at)?.limit,
+        ))
     }
 
     /// A device's budget for the short way: with a measured overhead it ends where readings are due.
@@ -185,7 +168,10 @@ impl<'a> Governor<'a> {
         let reservation = match budget.reserve_packed(lane, size, risk) {
             Ok(reservation) => reservation,
             Err(_) if !self.would_look(driver) => return Err(Failure::Forward),
-            Err(_) => self.reserve_hard(driver, lane, owner.device, size, risk)?,
+            Err(_) => {
+                let spills = kind == Kind::Managed;
+                self.reserve_hard(driver, lane, owner.device, size, risk, spills)?
+            }
         };
         let granted = call().map_err(Failure::Driver)?;
         let committed = if granted.size == size {
@@ -226,7 +212,7 @@ impl<'a> Governor<'a> {
     }
 
     /// The long way to a reservation, once the short one has failed: read the overhead, trim, take the sum again, wait
-    /// for what is in flight.
+    /// for what is in flight. `spills` says that the driver may find room outside the device too.
     #[cold]
     fn reserve_hard<D: Driver>(
         &self,
@@ -235,6 +221,7 @@ impl<'a> Governor<'a> {
         device: u32,
         size: u64,
         risk: u64,
+        spills: bool,
     ) -> Result<Reservation<'a>, Failure> {
         let budget = self.budget(device).ok_or(Failure::Forward)?;
         if self.measures(device) {
@@ -255,7 +242,30 @@ impl<'a> Governor<'a> {
         }
         budget
             .reserve_packed_or_wait(lane, size, risk, patience())
-            .map_err(|refused| Failure::Denied(deny(&budget, device, size, refused)))
+            .map_err(|refused| match spills {
+                false => self.refusal(&budget, device, size, refused),
+                true => Failure::Denied(deny(&budget, device, size, refused)),
+            })
+    }
+
+    /// What becomes of a request that does not fit. Where the limit is all of the device the driver is asked nevertheless:
+    /// that there is no room is then its own answer, and not ours in the log. (What it should find room for after all is
+    /// taken back.)
+    fn refusal(
+        &self,
+        budget: &Budget<'_>,
+        device: u32,
+        asked: u64,
+        refused: Refused,
+    ) -> Failure {
+        let rules = usize::try_from(device)
+            .ok()
+            .and_then(|at| self.devices.get(at));
+        if rules.is_some_and(|rules| rules.limit >= rules.total) {
+            Failure::Forward
+        } else {
+            Failure::Denied(deny(budget, device, asked, refused))
+        }
     }
 
     /// A free of any kind of address: the driver's answer, with the charge ended if it is a success.

@@ -26,7 +26,7 @@ impl Governor<'_> {
         let reservation = match budget.reserve_packed(lane, bytes, risk) {
             Ok(reservation) => reservation,
             Err(_) if !sound() || !self.would_look(driver) => return Err(Failure::Forward),
-            Err(_) => self.reserve_hard(driver, lane, owner.device, bytes, 0)?,
+            Err(_) => self.reserve_hard(driver, lane, owner.device, bytes, 0, false)?,
         };
         let handle = call().map_err(Failure::Driver)?;
         reservation.commit();

@@ -151,7 +151,7 @@ impl<'a> Governor<'a> {
             rounds += 1;
             let less = self.pools.growth(pool, bytes) < growth;
             if let Some(refused) = refused.filter(|_| !less || rounds >= ROUNDS) {
-                return Err(Failure::Denied(deny(budget, pool.device, growth, refused)));
+                return Err(self.refusal(budget, pool.device, growth, refused));
             }
         }
     }

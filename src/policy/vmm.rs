@@ -25,7 +25,7 @@ impl Governor<'_> {
         let reservation = match budget.reserve(lane, bytes) {
             Ok(reservation) => reservation,
             Err(_) if !sound() => return Err(Failure::Forward),
-            Err(_) => self.reserve_hard(driver, lane, device, bytes, 0)?,
+            Err(_) => self.reserve_hard(driver, lane, device, bytes, 0, false)?,
         };
         let handle = call().map_err(Failure::Driver)?;
         reservation.commit();
