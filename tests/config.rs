@@ -43,11 +43,7 @@ fn b22_every_documented_variable_changes_something_observable() {
         let run = || started(&sim, &commands).capped(wrong);
         let seen = |run: Run| {
             let out = run.out();
-            let lines: Vec<String> = out
-                .stderr
-                .lines()
-                .map(|line| line.replace(&out.pid.to_string(), "pid"))
-                .collect();
+            let lines: Vec<String> = out.stderr.lines().map(|line| line.replace(&out.pid.to_string(), "pid")).collect();
             (out.code, out.stdout, lines)
         };
         let without = seen(run());
@@ -89,7 +85,8 @@ const WRONG: &[(&str, &str)] = &[
 fn a_wrong_value_stops_cu_init_and_nothing_is_allocated() {
     for (name, value) in WRONG.iter().copied().chain([("GPUCAP_ON_ERROR", "opne")]) {
         let sim = Sim::new();
-        let commands = "take alloc a 4096\ntake managed b 4096\ntake async c 4096\ntake create d 2097152\nfill pitch 4096";
+        let commands =
+            "take alloc a 4096\ntake managed b 4096\ntake async c 4096\ntake create d 2097152\nfill pitch 4096";
         let out = with(&sim, commands, name, value).out();
         let line = closed(&sim, &out);
         assert!(line.starts_with(&format!("{name}={value}: ")), "{line}");
@@ -101,16 +98,11 @@ fn a_wrong_value_stops_cu_init_and_nothing_is_allocated() {
 fn a_wrong_value_ends_the_process_with_78_where_that_is_asked_for() {
     for (name, value) in WRONG {
         let sim = Sim::new();
-        let out = with(&sim, "take alloc a 4096", name, value)
-            .env("GPUCAP_ON_ERROR", "exit")
-            .out();
+        let out = with(&sim, "take alloc a 4096", name, value).env("GPUCAP_ON_ERROR", "exit").out();
         out.ended_with(78);
         assert_eq!(out.stdout, "", "{out}");
         let line = said_once(&out);
-        assert!(
-            line.starts_with(&format!("error: {name}={value}: ")),
-            "{line}"
-        );
+        assert!(line.starts_with(&format!("error: {name}={value}: ")), "{line}");
         assert_eq!(peak(&sim, &out, 0), 0);
     }
 }
@@ -120,42 +112,25 @@ fn a_wrong_value_is_ignored_with_a_warning_where_that_is_asked_for() {
     for (name, value) in WRONG {
         let sim = Sim::new();
         let commands = format!("take alloc a {}", 2 * GIB);
-        let out = with(&sim, &commands, name, value)
-            .env("GPUCAP_ON_ERROR", "open")
-            .out();
+        let out = with(&sim, &commands, name, value).env("GPUCAP_ON_ERROR", "open").out();
         out.ok();
         assert_eq!(answer(&out, "init", 0), "0", "{out}");
         let lines = said(&out);
-        assert!(
-            lines[0].starts_with(&format!("warning: {name}={value}: ")),
-            "{out}"
-        );
-        assert!(
-            lines[0].ends_with("; ignored (GPUCAP_ON_ERROR=open)"),
-            "{out}"
-        );
+        assert!(lines[0].starts_with(&format!("warning: {name}={value}: ")), "{out}");
+        assert!(lines[0].ends_with("; ignored (GPUCAP_ON_ERROR=open)"), "{out}");
         if *name == "GPUCAP_LIMIT" {
-            assert_eq!(
-                (answer(&out, "take", 0).as_str(), lines.len()),
-                ("0 ok", 1),
-                "uncapped: {out}"
-            );
+            assert_eq!((answer(&out, "take", 0).as_str(), lines.len()), ("0 ok", 1), "uncapped: {out}");
         } else {
             // The variable that is right still holds.
             assert!(answer(&out, "take", 0).starts_with("2 ok"), "{out}");
-            assert!(
-                lines.len() == 2 && lines[1].starts_with("warning: denied "),
-                "{out}"
-            );
+            assert!(lines.len() == 2 && lines[1].starts_with("warning: denied "), "{out}");
         }
     }
 }
 
 #[test]
 fn what_the_readme_says_is_not_in_this_version_is_refused_as_such() {
-    let rows = include_str!("../README.md")
-        .lines()
-        .filter(|line| line.starts_with("| `GPUCAP_"));
+    let rows = include_str!("../README.md").lines().filter(|line| line.starts_with("| `GPUCAP_"));
     for row in rows {
         let name = row.split('`').nth(1).expect("a name");
         let later = row.split("not in this version: ").nth(1).unwrap_or("");
@@ -171,58 +146,35 @@ fn what_the_readme_says_is_not_in_this_version_is_refused_as_such() {
 #[test]
 fn several_wrong_values_are_a_line_each() {
     let sim = Sim::new();
-    let out = with(&sim, "", "GPUCAP_LIMIT", "8")
-        .env("GPUCAP_MODE", "x")
-        .env("GPUCAP_LIMTI", "1")
-        .out();
+    let out = with(&sim, "", "GPUCAP_LIMIT", "8").env("GPUCAP_MODE", "x").env("GPUCAP_LIMTI", "1").out();
     out.ok();
     let lines = said(&out);
     assert_eq!(lines.len(), 3, "{out}");
-    assert!(
-        lines.iter().all(|line| line.starts_with("error: GPUCAP_")),
-        "{out}"
-    );
+    assert!(lines.iter().all(|line| line.starts_with("error: GPUCAP_")), "{out}");
     assert_eq!(answer(&out, "init", 0), "1");
 }
 
 #[test]
 fn a_program_that_goes_on_after_cu_init_failed_is_told_the_same_again() {
     let sim = Sim::new();
-    let out = script(&sim, "init\ninit\nretain 0\nctx 0\ninfo\ntake alloc a 4096")
-        .capped("8")
-        .out();
+    let out = script(&sim, "init\ninit\nretain 0\nctx 0\ninfo\ntake alloc a 4096").capped("8").out();
     closed(&sim, &out);
     assert_eq!(answer(&out, "init", 1), "1", "{out}");
-    assert_ne!(
-        answer(&out, "retain", 0),
-        "0",
-        "the driver never started: {out}"
-    );
+    assert_ne!(answer(&out, "retain", 0), "0", "the driver never started: {out}");
 }
 
 #[test]
 fn an_unknown_variable_warns_once_with_the_known_names() {
     let sim = Sim::new();
     // B20: a slip that is too far off to guess.
-    let out = with(&sim, "info\ninit\ninfo", "GPUCAP_MEMORY_LIMT", "1G")
-        .env("GPUCAP_WHATEVER", "1")
-        .out();
+    let out = with(&sim, "info\ninit\ninfo", "GPUCAP_MEMORY_LIMT", "1G").env("GPUCAP_WHATEVER", "1").out();
     out.ok();
     let line = said_once(&out);
     assert!(line.starts_with("warning: no such variable: "), "{line}");
-    for name in [
-        "GPUCAP_MEMORY_LIMT",
-        "GPUCAP_WHATEVER",
-        "GPUCAP_LIMIT",
-        "GPUCAP_LOG_FILE",
-    ] {
+    for name in ["GPUCAP_MEMORY_LIMT", "GPUCAP_WHATEVER", "GPUCAP_LIMIT", "GPUCAP_LOG_FILE"] {
         assert!(line.contains(name), "{name}: {line}");
     }
-    assert_eq!(
-        numbers(&out, "info", 0),
-        [0, GIB, GIB],
-        "the limit holds: {out}"
-    );
+    assert_eq!(numbers(&out, "info", 0), [0, GIB, GIB], "the limit holds: {out}");
 }
 
 #[test]
@@ -242,17 +194,11 @@ fn without_a_limit_the_device_is_whole_and_one_warning_says_so() {
     let commands = format!("info\ntake alloc a {}\ninit\ninfo", 12 * GIB);
     let out = started(&sim, &commands).preload().out();
     out.ok();
-    assert_eq!(
-        said_once(&out),
-        "warning: GPUCAP_LIMIT is unset: no limit is set, every device is whole"
-    );
+    assert_eq!(said_once(&out), "warning: GPUCAP_LIMIT is unset: no limit is set, every device is whole");
     assert_eq!(numbers(&out, "info", 0), [0, 16 * GIB, 16 * GIB]);
     assert_eq!(answer(&out, "take", 0), "0 ok");
     assert_eq!(numbers(&out, "info", 1), [0, 4 * GIB, 16 * GIB]);
-    let mode_only = started(&sim, "info")
-        .preload()
-        .env("GPUCAP_MODE", "cap")
-        .out();
+    let mode_only = started(&sim, "info").preload().env("GPUCAP_MODE", "cap").out();
     silent(mode_only.ok());
 }
 
@@ -264,32 +210,16 @@ fn another_limiter_in_the_process_is_an_error() {
         let other = sim.folder().join(name);
         std::fs::copy(&empty, &other).expect("copied");
         let run = || started(&sim, &format!("info\ntake alloc a {}", 2 * GIB)).capped("1GiB");
-        for (before, after) in [
-            (vec![other.as_path()], vec![]),
-            (vec![], vec![other.as_path()]),
-        ] {
+        for (before, after) in [(vec![other.as_path()], vec![]), (vec![], vec![other.as_path()])] {
             let before: Vec<&Path> = before;
             let out = run().preload_also(&before, &after).out();
             let line = closed(&sim, &out);
-            assert!(
-                line.contains(&other.display().to_string()) && line.contains("LD_PRELOAD"),
-                "{line}"
-            );
+            assert!(line.contains(&other.display().to_string()) && line.contains("LD_PRELOAD"), "{line}");
         }
-        let out = run()
-            .preload_also(&[], &[&other])
-            .env("GPUCAP_ON_ERROR", "exit")
-            .out();
+        let out = run().preload_also(&[], &[&other]).env("GPUCAP_ON_ERROR", "exit").out();
         out.ended_with(78);
-        let out = run()
-            .preload_also(&[], &[&other])
-            .env("GPUCAP_ON_ERROR", "open")
-            .out();
-        assert_eq!(
-            answer(out.ok(), "take", 0),
-            "2 ok",
-            "the limit holds: {out}"
-        );
+        let out = run().preload_also(&[], &[&other]).env("GPUCAP_ON_ERROR", "open").out();
+        assert_eq!(answer(out.ok(), "take", 0), "2 ok", "the limit holds: {out}");
         assert!(said(&out)[0].contains(name), "{out}");
     }
 }

@@ -1,10 +1,7 @@
 //! Limits as they are written, and what they come to on a device.
 
 use harness::Sim;
-use script::{
-    BOTH, GIB, KIB, MIB, answer, closed, numbers, peak, said_once, script, silent, started, totals,
-    with,
-};
+use script::{BOTH, GIB, KIB, MIB, answer, closed, numbers, peak, said_once, script, silent, started, totals, with};
 
 mod script;
 
@@ -34,11 +31,7 @@ fn a_limit_of_nothing_lets_contexts_in_and_refuses_every_allocation() {
         assert_eq!(answer(&out, "retain", 0), "0", "{out}");
         assert_eq!(numbers(&out, "info", 0), [0, 0, 0], "{out}");
         assert_eq!(numbers(&out, "total", 0), [0, 0], "{out}");
-        let taken: Vec<_> = out
-            .stdout
-            .lines()
-            .filter(|line| line.starts_with("take "))
-            .collect();
+        let taken: Vec<_> = out.stdout.lines().filter(|line| line.starts_with("take ")).collect();
         assert_eq!(taken, ["take 2 ok"; 10], "{out}");
         assert!(said_once(&out).contains("limit 0 B"), "{out}");
         assert_eq!(peak(&sim, &out, 0), 0);
@@ -48,38 +41,16 @@ fn a_limit_of_nothing_lets_contexts_in_and_refuses_every_allocation() {
 #[test]
 fn a47_a_tiny_limit_is_a_clean_refusal_and_no_argument_error() {
     // A limit, and how many 4 KiB go before the refusal.
-    for (limit, blocks) in [
-        ("1B", 0),
-        ("4095B", 0),
-        ("4K", 1),
-        ("345MiB", 2000),
-        ("1MiB", 256),
-    ] {
+    for (limit, blocks) in [("1B", 0), ("4095B", 0), ("4K", 1), ("345MiB", 2000), ("1MiB", 256)] {
         let sim = Sim::with(&[("CTX_MIB", "345")]);
-        let out = started(&sim, "info\nctx 0\ninfo\nfill alloc 4096\ninfo")
-            .capped(limit)
-            .out();
+        let out = started(&sim, "info\nctx 0\ninfo\nfill alloc 4096\ninfo").capped(limit).out();
         out.ok();
-        assert_eq!(
-            (answer(&out, "retain", 0), answer(&out, "ctx", 0)),
-            ("0".into(), "0".into()),
-            "{out}"
-        );
-        let [code, free, total] = numbers(&out, "info", 1)[..] else {
-            panic!("{out}")
-        };
+        assert_eq!((answer(&out, "retain", 0), answer(&out, "ctx", 0)), ("0".into(), "0".into()), "{out}");
+        let [code, free, total] = numbers(&out, "info", 1)[..] else { panic!("{out}") };
         assert!(code == 0 && free <= total, "{out}");
         if blocks < 1000 {
-            assert_eq!(
-                answer(&out, "fill", 0),
-                format!("2 {blocks} untouched"),
-                "{limit}: {out}"
-            );
-            assert!(
-                said_once(&out)
-                    .starts_with("warning: denied cuMemAlloc_v2 on device 0: asked 4 KiB, "),
-                "{out}"
-            );
+            assert_eq!(answer(&out, "fill", 0), format!("2 {blocks} untouched"), "{limit}: {out}");
+            assert!(said_once(&out).starts_with("warning: denied cuMemAlloc_v2 on device 0: asked 4 KiB, "), "{out}");
             assert_eq!(peak(&sim, &out, 0), blocks * 4 * KIB);
         }
     }
@@ -103,27 +74,14 @@ fn a67_a_fraction_is_of_the_very_device_and_exact() {
         assert_eq!((seen, lines), (limits, vec![]), "{limit}");
     }
     for (device, limit) in limits.into_iter().enumerate() {
-        let commands =
-            format!("init\nctx {device}\nfill alloc 2097152\nfill alloc 65536\nfill alloc 512");
+        let commands = format!("init\nctx {device}\nfill alloc 2097152\nfill alloc 65536\nfill alloc 512");
         let out = script(&sim, &commands).capped("0.10").out();
         out.ok();
         let (large, rest) = (limit / (2 * MIB), limit % (2 * MIB));
         let (small, rest) = (rest / (64 * KIB), rest % (64 * KIB));
-        assert_eq!(
-            answer(&out, "fill", 0),
-            format!("2 {large} untouched"),
-            "{out}"
-        );
-        assert_eq!(
-            answer(&out, "fill", 1),
-            format!("2 {small} untouched"),
-            "{out}"
-        );
-        assert_eq!(
-            answer(&out, "fill", 2),
-            format!("2 {} untouched", rest / 512),
-            "{out}"
-        );
+        assert_eq!(answer(&out, "fill", 0), format!("2 {large} untouched"), "{out}");
+        assert_eq!(answer(&out, "fill", 1), format!("2 {small} untouched"), "{out}");
+        assert_eq!(answer(&out, "fill", 2), format!("2 {} untouched", rest / 512), "{out}");
         assert_eq!(peak(&sim, &out, device), limit / 512 * 512);
     }
 }
@@ -132,15 +90,8 @@ fn a67_a_fraction_is_of_the_very_device_and_exact() {
 fn b07_six_processes_with_equal_fractions_get_equal_amounts_in_any_order() {
     let sim = Sim::new();
     let start = || {
-        let mut child = sim
-            .run(harness::cc("calls.c", &[]))
-            .arg("dlsym")
-            .capped("0.15")
-            .spawn();
-        assert_eq!(
-            (child.ask("init"), child.ask("retain 0")),
-            ("init 0".into(), "retain 0".into())
-        );
+        let mut child = sim.run(harness::cc("calls.c", &[])).arg("dlsym").capped("0.15").spawn();
+        assert_eq!((child.ask("init"), child.ask("retain 0")), ("init 0".into(), "retain 0".into()));
         child
     };
     let mut children: Vec<_> = (0..6).map(|_| start()).collect();
@@ -162,31 +113,27 @@ fn b09_the_whole_device_as_limit_shrinks_nothing_and_the_drivers_refusal_is_its_
     // 22.38 GiB, an odd number of MiB as real devices have it, of which a context takes 0.17 GiB.
     let sim = Sim::with(&[("TOTAL_MIB", "22917"), ("CTX_MIB", "174")]);
     let total = 22917 * MIB;
+    let even = total / (2 * MIB) * 2 * MIB;
+    let commands = format!(
+        "info\npool_create 0\ntake alloc a {total}\ntake pitch a {total}\ntake async a {total}\n\
+         take frompool a {total}\ntake create a {even}\ntake alloc b {}\ntake alloc c {}\ninfo",
+        total / 10 * 9,
+        total / 10,
+    );
+    let bare = started(&sim, &commands).out();
     for limit in ["1.0", "100%", "1", "24GiB", "total-0B"] {
-        let commands = format!(
-            "info\ntake alloc a {total}\ntake alloc b {}\ninfo",
-            total / 10 * 9
-        );
-        let out = started(&sim, &commands).capped(limit).out();
-        silent(out.ok());
-        assert_eq!(
-            numbers(&out, "info", 0),
-            [0, total - 174 * MIB, total],
-            "{limit}: {out}"
-        );
-        assert_eq!(
-            (answer(&out, "take", 0), answer(&out, "take", 1)),
-            ("2 ok".into(), "0 ok".into()),
-            "{limit}: {out}"
-        );
-        assert_eq!(
-            sim.truth()
-                .process(out.pid)
-                .expect("it ran")
-                .calls("cuMemAlloc_v2"),
-            2,
-            "the driver was asked"
-        );
+        for overhead in ["0", "auto"] {
+            let run = started(&sim, &commands).capped(limit);
+            let out = run.env("GPUCAP_OVERHEAD", overhead).out();
+            silent(out.ok());
+            assert_eq!(numbers(&out, "info", 0), [0, total - 174 * MIB, total], "{out}");
+            let taken = (0..7).map(|nth| answer(&out, "take", nth));
+            let expected = ["2 ok", "2 ok", "2 ok", "2 ok", "2 ok", "0 ok", "2 ok"];
+            assert_eq!(taken.collect::<Vec<_>>(), expected, "{out}");
+            assert_eq!(out.stdout, bare.stdout, "{out}");
+            let asked = sim.truth().process(out.pid).expect("it ran");
+            assert_eq!(asked.calls("cuMemAlloc_v2"), 3, "the driver was asked");
+        }
     }
 }
 
@@ -203,10 +150,7 @@ fn b12_numbers_out_of_range_are_refused_with_a_hint() {
         ("101%", "above 100%"),
     ] {
         let sim = Sim::new();
-        let line = closed(
-            &sim,
-            &with(&sim, "take alloc a 1", "GPUCAP_LIMIT", value).out(),
-        );
+        let line = closed(&sim, &with(&sim, "take alloc a 1", "GPUCAP_LIMIT", value).out());
         assert!(line.contains(words), "{line}");
     }
     assert_eq!(total_under(&Sim::new(), "50%"), 8 * GIB);
@@ -250,40 +194,18 @@ fn a61_b14_sizes_in_every_spelling_are_what_they_say() {
     ] {
         assert_eq!(total_under(&sim, limit), bytes, "{limit:?}");
     }
-    for value in [
-        "0x10M",
-        "abc",
-        "1e400",
-        "18446744073709551616",
-        "4Q",
-        "1G,2G",
-        "0=1G;1=2G",
-        "0:1G",
-        "4  GB",
-        "nan%",
-    ] {
+    for value in ["0x10M", "abc", "1e400", "18446744073709551616", "4Q", "1G,2G", "0=1G;1=2G", "0:1G", "4  GB", "nan%"]
+    {
         let sim = Sim::new();
         let line = closed(&sim, &with(&sim, "", "GPUCAP_LIMIT", value).out());
-        assert!(
-            line.starts_with(&format!("GPUCAP_LIMIT={value}: ")),
-            "{line}"
-        );
+        assert!(line.starts_with(&format!("GPUCAP_LIMIT={value}: ")), "{line}");
     }
 }
 
 #[test]
 fn b25_typographic_quotes_are_named_byte_by_byte() {
     let sim = Sim::new();
-    let line = closed(
-        &sim,
-        &with(
-            &sim,
-            "take alloc a 1",
-            "GPUCAP_LIMIT",
-            "\u{201d}0=1G,1=512MB\u{201d}",
-        )
-        .out(),
-    );
+    let line = closed(&sim, &with(&sim, "take alloc a 1", "GPUCAP_LIMIT", "\u{201d}0=1G,1=512MB\u{201d}").out());
     assert!(line.contains("byte 0xE2 at 0 is not ASCII"), "{line}");
 }
 
@@ -292,11 +214,7 @@ fn b51_three_notations_mean_the_same_whatever_else_is_on_the_device() {
     let sim = sized(8192);
     for foreign in [512, 1024] {
         assert!(sim.truth().take_foreign(0, foreign * MIB)); // 0.5 GiB, then 1.5 GiB
-        for (limit, bytes) in [
-            ("7G", 7 * GIB),
-            ("90%", 7_730_941_132),
-            ("total-1G", 7 * GIB),
-        ] {
+        for (limit, bytes) in [("7G", 7 * GIB), ("90%", 7_730_941_132), ("total-1G", 7 * GIB)] {
             assert_eq!(total_under(&sim, limit), bytes, "{limit}");
         }
     }

@@ -14,10 +14,7 @@ fn info_says_what_is_in_force_on_a_device_at_its_first_context_and_the_sum_at_th
         2 * GIB,
         4 * GIB
     );
-    let out = script(&sim, &commands)
-        .capped("0=0.1875,1=total-2GiB")
-        .env("GPUCAP_LOG", "info")
-        .out();
+    let out = script(&sim, &commands).capped("0=0.1875,1=total-2GiB").env("GPUCAP_LOG", "info").out();
     out.ok();
     assert_eq!(
         said(&out),
@@ -49,23 +46,14 @@ fn info_tells_the_variable_that_a_limit_came_from_and_says_so_when_there_is_none
         ]
     );
     let lines = lines(run().env("CUDA_DEVICE_MEMORY_LIMIT_0", "2g"));
-    assert!(
-        lines[0].starts_with("info: device 0: limit 2 GiB (2 GiB, CUDA_DEVICE_MEMORY_LIMIT_0), "),
-        "{lines:?}"
-    );
+    assert!(lines[0].starts_with("info: device 0: limit 2 GiB (2 GiB, CUDA_DEVICE_MEMORY_LIMIT_0), "), "{lines:?}");
 }
 
 #[test]
 fn a_process_without_a_context_says_nothing_even_with_info() {
     let sim = Sim::new();
     for commands in ["", "init\ntotal 0"] {
-        silent(
-            script(&sim, commands)
-                .capped("1GiB")
-                .env("GPUCAP_LOG", "info")
-                .out()
-                .ok(),
-        );
+        silent(script(&sim, commands).capped("1GiB").env("GPUCAP_LOG", "info").out().ok());
     }
 }
 
@@ -82,20 +70,14 @@ fn a_refusal_names_its_entry_point_and_every_number() {
         ("frompool", "cuMemAllocFromPoolAsync"),
     ] {
         let sim = Sim::new();
-        let commands = format!(
-            "pool_create 0\ntake alloc a {}\ntake {entry} b {}",
-            600 * MIB,
-            512 * MIB
-        );
+        let commands = format!("pool_create 0\ntake alloc a {}\ntake {entry} b {}", 600 * MIB, 512 * MIB);
         let out = started(&sim, &commands).capped("1GiB").out();
         out.ok();
         let line = said_once(&out);
         let start = format!("warning: denied {name} on device 0: asked ");
         assert!(line.starts_with(&start), "{line}");
         assert!(
-            line.ends_with(
-                ", live 600 MiB, held 600 MiB, overhead 0 B, limit 1 GiB (set by GPUCAP_LIMIT)"
-            ),
+            line.ends_with(", live 600 MiB, held 600 MiB, overhead 0 B, limit 1 GiB (set by GPUCAP_LIMIT)"),
             "{line}"
         );
     }
@@ -105,23 +87,13 @@ fn a_refusal_names_its_entry_point_and_every_number() {
 fn refusals_are_a_line_at_first_and_then_one_every_ten_seconds() {
     let sim = Sim::new();
     let clock = harness::cc("clock.c", &["-shared", "-fPIC"]);
-    let out = client(&sim, "rate.py")
-        .arg(&clock)
-        .capped("1GiB")
-        .preload_also(&[], &[&clock])
-        .out();
+    let out = client(&sim, "rate.py").arg(&clock).capped("1GiB").preload_also(&[], &[&clock]).out();
     out.ok();
     let lines = said(&out);
     assert_eq!(lines.len(), 3, "{out}");
     assert!(lines[0].ends_with("(set by GPUCAP_LIMIT)"), "{out}");
-    assert!(
-        lines[1].ends_with("; 119 more refused since the last line"),
-        "{out}"
-    );
-    assert!(
-        lines[2].ends_with("; 2 more refused since the last line"),
-        "{out}"
-    );
+    assert!(lines[1].ends_with("; 119 more refused since the last line"), "{out}");
+    assert!(lines[2].ends_with("; 2 more refused since the last line"), "{out}");
 }
 
 #[test]
@@ -129,19 +101,10 @@ fn each_level_writes_what_is_as_important() {
     let sim = Sim::new();
     let commands = format!("take alloc a {}", 2 * GIB);
     let count = |level: &str, limit: &str| {
-        let out = started(&sim, &commands)
-            .capped(limit)
-            .env("GPUCAP_LOG", level)
-            .out();
+        let out = started(&sim, &commands).capped(limit).env("GPUCAP_LOG", level).out();
         (said(out.ok()).len(), out.stdout)
     };
-    for (level, lines) in [
-        ("off", 0),
-        ("error", 0),
-        ("warn", 1),
-        ("info", 3),
-        ("WARN", 1),
-    ] {
+    for (level, lines) in [("off", 0), ("error", 0), ("warn", 1), ("info", 3), ("WARN", 1)] {
         let (found, stdout) = count(level, "1GiB");
         assert_eq!(found, lines, "{level}");
         assert_eq!(stdout, "init 0\nretain 0\ntake 2 ok\n");
@@ -162,73 +125,35 @@ fn the_drivers_own_errors_are_not_ours_in_the_log() {
         "take alloc a {}\nfill alloc 2097152\ntake managed b {GIB}\ntake async c {GIB}\ntake create d {GIB}",
         2 * GIB
     );
-    let out = started(&sim, &commands)
-        .capped("8GiB")
-        .env("GPUCAP_LOG", "info")
-        .out();
+    let out = started(&sim, &commands).capped("8GiB").env("GPUCAP_LOG", "info").out();
     out.ok();
     assert_eq!(answer(&out, "take", 0), "2 ok");
     assert_eq!(answer(&out, "fill", 0), "2 512 untouched");
     let lines = said(&out);
-    assert!(
-        !lines.iter().any(|line| line.contains("warning: ")),
-        "{out}"
-    );
-    assert!(
-        lines[1].ends_with("peak 1 GiB, live 1 GiB, denied 0"),
-        "{out}"
-    );
+    assert!(!lines.iter().any(|line| line.contains("warning: ")), "{out}");
+    assert!(lines[1].ends_with("peak 1 GiB, live 1 GiB, denied 0"), "{out}");
 
     for code in [2, 4, 700, 999] {
         let rule = format!("cuMemAlloc_v2:1:{code}");
         let sim = Sim::with(&[("FAIL", &rule)]);
-        let out = started(&sim, "take alloc a 4096\ntake alloc b 4096")
-            .capped("1GiB")
-            .out();
+        let out = started(&sim, "take alloc a 4096\ntake alloc b 4096").capped("1GiB").out();
         silent(out.ok());
-        assert_eq!(
-            (answer(&out, "take", 0), answer(&out, "take", 1)),
-            (format!("{code} ok"), "0 ok".into())
-        );
+        assert_eq!((answer(&out, "take", 0), answer(&out, "take", 1)), (format!("{code} ok"), "0 ok".into()));
     }
 }
 
 #[test]
 fn a_forked_child_has_no_sum_of_its_parents_at_its_end() {
     let sim = Sim::new();
-    let out = client(&sim, "forked.py")
-        .capped("1GiB")
-        .env("GPUCAP_LOG", "info")
-        .out();
+    let out = client(&sim, "forked.py").capped("1GiB").env("GPUCAP_LOG", "info").out();
     out.ok();
     let parents = format!("gpucap[{}]: ", out.pid);
-    let (parents, childrens): (Vec<_>, Vec<_>) = out
-        .stderr
-        .lines()
-        .partition(|line| line.starts_with(&parents));
-    assert_eq!(
-        parents
-            .iter()
-            .filter(|line| line.contains("at exit"))
-            .count(),
-        1,
-        "{out}"
-    );
-    assert!(
-        parents
-            .last()
-            .is_some_and(|line| line.ends_with("peak 128 MiB, live 128 MiB, denied 0")),
-        "{out}"
-    );
+    let (parents, childrens): (Vec<_>, Vec<_>) = out.stderr.lines().partition(|line| line.starts_with(&parents));
+    assert_eq!(parents.iter().filter(|line| line.contains("at exit")).count(), 1, "{out}");
+    assert!(parents.last().is_some_and(|line| line.ends_with("peak 128 MiB, live 128 MiB, denied 0")), "{out}");
     // The child of before the start has books of its own; the one of after it has a driver that answers 3.
-    let ends: Vec<_> = childrens
-        .iter()
-        .filter(|line| line.contains("at exit"))
-        .collect();
-    assert!(
-        ends.len() == 1 && ends[0].ends_with("peak 2 MiB, live 2 MiB, denied 0"),
-        "{out}"
-    );
+    let ends: Vec<_> = childrens.iter().filter(|line| line.contains("at exit")).collect();
+    assert!(ends.len() == 1 && ends[0].ends_with("peak 2 MiB, live 2 MiB, denied 0"), "{out}");
     let total = GIB;
     let free = |mib: u64| total - mib * MIB;
     let expected = format!(

@@ -21,10 +21,7 @@ fn b18_a_limit_set_by_os_environ_holds_before_the_first_cuda_call_and_not_after(
 }
 
 fn workers(sim: &Sim, how: &str, count: usize) -> Output {
-    let out = client(sim, "workers.py")
-        .args([how, &count.to_string(), &(32 * MIB).to_string()])
-        .capped("1GiB")
-        .out();
+    let out = client(sim, "workers.py").args([how, &count.to_string(), &(32 * MIB).to_string()]).capped("1GiB").out();
     out.ok();
     assert_eq!(out.stdout.lines().count(), count, "{out}");
     out
@@ -36,11 +33,7 @@ fn b41_worker_processes_inherit_the_limit_each_for_itself() {
         let sim = Sim::new();
         let out = workers(&sim, how, 3);
         for line in out.stdout.lines() {
-            assert_eq!(
-                line,
-                format!("worker 0 {GIB} 2 32 0 0 {GIB}"),
-                "{how}: {out}"
-            );
+            assert_eq!(line, format!("worker 0 {GIB} 2 32 0 0 {GIB}"), "{how}: {out}");
         }
         let held: Vec<u64> = sim
             .truth()
@@ -70,19 +63,12 @@ fn threads_share_the_limit_of_their_process() {
         })
         .collect();
     assert_eq!(counts.iter().sum::<u64>(), 32, "{out}");
-    assert_eq!(
-        sim.truth().process(out.pid).expect("it ran").per_device[0].peak_blocks,
-        GIB
-    );
+    assert_eq!(sim.truth().process(out.pid).expect("it ran").per_device[0].peak_blocks, GIB);
 }
 
 #[test]
 fn a_program_that_becomes_another_one_starts_with_empty_books_and_reads_its_limit_again() {
     let sim = Sim::new();
     let out = client(&sim, "exec.py").arg("2GiB").capped("1GiB").out();
-    assert_eq!(
-        silent(out.ok()).stdout,
-        format!("info 0 {GIB} {GIB}\ninfo 0 {0} {0}\n", 2 * GIB),
-        "{out}"
-    );
+    assert_eq!(silent(out.ok()).stdout, format!("info 0 {GIB} {GIB}\ninfo 0 {0} {0}\n", 2 * GIB), "{out}");
 }

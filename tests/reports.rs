@@ -18,26 +18,10 @@ fn a45_either_half_of_cu_mem_get_info_may_be_null() {
         assert_eq!(answer(&out, half, 0), answer(&bare, half, 0), "{out}");
         assert_ne!(answer(&out, half, 0).split(' ').next(), Some("0"));
     }
-    assert_eq!(
-        (
-            numbers(&out, "info_free", 1),
-            numbers(&out, "info_total", 1)
-        ),
-        (vec![0, 4 * GIB], vec![0, 4 * GIB])
-    );
-    assert_eq!(
-        (
-            numbers(&out, "info_free", 2),
-            numbers(&out, "info_total", 2)
-        ),
-        (vec![0, 3 * GIB], vec![0, 4 * GIB])
-    );
+    assert_eq!((numbers(&out, "info_free", 1), numbers(&out, "info_total", 1)), (vec![0, 4 * GIB], vec![0, 4 * GIB]));
+    assert_eq!((numbers(&out, "info_free", 2), numbers(&out, "info_total", 2)), (vec![0, 3 * GIB], vec![0, 4 * GIB]));
     for nth in [1, 2] {
-        assert_eq!(
-            answer(&out, "info_null", nth),
-            answer(&bare, "info_null", nth),
-            "{out}"
-        );
+        assert_eq!(answer(&out, "info_null", nth), answer(&bare, "info_null", nth), "{out}");
     }
 }
 
@@ -45,18 +29,12 @@ fn a45_either_half_of_cu_mem_get_info_may_be_null() {
 type Seen = (String, String, Option<u64>, u64);
 
 fn surfaces(run: Run, runtime: &str, bytes: u64) -> Vec<Seen> {
-    let out = run
-        .arg(harness::cuda_wheel(runtime))
-        .arg(bytes.to_string())
-        .out();
+    let out = run.arg(harness::cuda_wheel(runtime)).arg(bytes.to_string()).out();
     silent(out.ok());
     let line = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
-        [stage, surface, "0", free, total] => (
-            stage.to_owned(),
-            surface.to_owned(),
-            free.parse().ok(),
-            total.parse().expect("bytes"),
-        ),
+        [stage, surface, "0", free, total] => {
+            (stage.to_owned(), surface.to_owned(), free.parse().ok(), total.parse().expect("bytes"))
+        }
         _ => panic!("{line}: {out}"),
     };
     out.stdout.lines().map(line).collect()
@@ -67,19 +45,10 @@ fn a49_every_surface_of_the_driver_and_the_runtimes_shows_the_same_memory() {
     let sim = Sim::with(&[("TOTAL_MIB", "24576"), ("CTX_MIB", "400")]);
     for runtime in ["11.8", "12.9", "13.5"] {
         let seen = surfaces(client(&sim, "surfaces.py").capped("50%"), runtime, 4 * GIB);
-        let stages = [
-            ("before", 0),
-            ("context", 0),
-            ("allocated", 4 * GIB),
-            ("pool", 8 * GIB),
-            ("freed", 0),
-        ];
+        let stages = [("before", 0), ("context", 0), ("allocated", 4 * GIB), ("pool", 8 * GIB), ("freed", 0)];
         for (stage, held) in stages {
             let here: Vec<_> = seen.iter().filter(|(at, ..)| at == stage).collect();
-            assert!(
-                here.len() >= if stage == "before" { 3 } else { 6 },
-                "{seen:?}"
-            );
+            assert!(here.len() >= if stage == "before" { 3 } else { 6 }, "{seen:?}");
             for (_, surface, free, total) in here {
                 // The functions of CUDA 2 know no more than 32 bits.
                 let fits = |bytes: u64| match surface.as_str() {
@@ -99,9 +68,7 @@ fn a49_every_surface_of_the_driver_and_the_runtimes_shows_the_same_memory() {
 fn b38_right_after_the_context_nine_tenths_of_the_limit_are_free() {
     let sim = Sim::with(&[("TOTAL_MIB", "24576"), ("CTX_MIB", "400")]);
     let out = started(&sim, "info").capped("12GiB").out();
-    let [0, free, total] = numbers(silent(out.ok()), "info", 0)[..] else {
-        panic!("{out}")
-    };
+    let [0, free, total] = numbers(silent(out.ok()), "info", 0)[..] else { panic!("{out}") };
     assert_eq!(total, 12 * GIB);
     assert!(free * 10 >= total * 9, "{out}");
 }
@@ -129,26 +96,11 @@ fn exactly_what_is_free_can_be_allocated() {
         );
         let out = started(&sim, &commands).capped("320MiB").out();
         out.ok();
-        assert_eq!(
-            numbers(&out, "info", 0),
-            [0, 320 * MIB, 320 * MIB],
-            "{entry}"
-        );
-        assert_eq!(
-            answer(&out, "fill", 0),
-            format!("2 {} untouched", 320 * MIB / bytes),
-            "{entry}: {out}"
-        );
+        assert_eq!(numbers(&out, "info", 0), [0, 320 * MIB, 320 * MIB], "{entry}");
+        assert_eq!(answer(&out, "fill", 0), format!("2 {} untouched", 320 * MIB / bytes), "{entry}: {out}");
         assert_eq!(numbers(&out, "info", 1), [0, 0, 320 * MIB], "{entry}");
-        assert_eq!(
-            numbers(&out, "info", 2),
-            [0, 320 * MIB, 320 * MIB],
-            "{entry}: {out}"
-        );
-        assert!(
-            said_once(&out).starts_with("warning: denied cuMem"),
-            "{out}"
-        );
+        assert_eq!(numbers(&out, "info", 2), [0, 320 * MIB, 320 * MIB], "{entry}: {out}");
+        assert!(said_once(&out).starts_with("warning: denied cuMem"), "{out}");
     }
 }
 
@@ -162,23 +114,11 @@ fn a51_a_refusal_is_out_of_memory_leaves_outputs_alone_and_is_over_once_somethin
         );
         let out = started(&sim, &commands).capped("128MiB").out();
         out.ok();
-        assert_eq!(
-            answer(&out, "fill", 0),
-            format!("2 {} untouched", 128 * MIB / bytes),
-            "{entry}: {out}"
-        );
+        assert_eq!(answer(&out, "fill", 0), format!("2 {} untouched", 128 * MIB / bytes), "{entry}: {out}");
         assert_eq!(answer(&out, "take", 0), "0 ok", "{entry}: {out}");
         assert_eq!(answer(&out, "take", 1), "2 ok", "{entry}: {out}");
-        assert_eq!(
-            [0, 1, 2].map(|nth| answer(&out, "sync", nth)),
-            ["0", "0", "0"],
-            "no sticky error: {out}"
-        );
-        assert_eq!(
-            numbers(&out, "info", 1),
-            [0, 128 * MIB, 128 * MIB],
-            "{entry}: {out}"
-        );
+        assert_eq!([0, 1, 2].map(|nth| answer(&out, "sync", nth)), ["0", "0", "0"], "no sticky error: {out}");
+        assert_eq!(numbers(&out, "info", 1), [0, 128 * MIB, 128 * MIB], "{entry}: {out}");
     }
 }
 
@@ -191,11 +131,7 @@ fn a54_what_the_driver_says_of_pointers_is_untouched() {
     silent(capped.ok());
     assert_eq!(bare.stdout, capped.stdout);
     assert!(
-        capped.stdout.contains("managed 8 0 1")
-            || capped
-                .stdout
-                .lines()
-                .any(|line| line.starts_with("managed 8 0")),
+        capped.stdout.contains("managed 8 0 1") || capped.stdout.lines().any(|line| line.starts_with("managed 8 0")),
         "{capped}"
     );
 }
@@ -203,58 +139,29 @@ fn a54_what_the_driver_says_of_pointers_is_untouched() {
 #[test]
 fn with_report_device_the_devices_own_numbers_are_shown_and_the_cap_holds() {
     let sim = Sim::with(&[("CTX_MIB", "300")]);
-    let commands = format!(
-        "info\ninfo1\ntotal 0\ntotal1 0\ntake alloc a {}\ninfo\ninfo_free\ntake alloc b {GIB}",
-        GIB / 2
-    );
+    let commands =
+        format!("info\ninfo1\ntotal 0\ntotal1 0\ntake alloc a {}\ninfo\ninfo_free\ntake alloc b {GIB}", GIB / 2);
     let bare = started(&sim, &commands).out();
-    let out = started(&sim, &commands)
-        .capped("1GiB")
-        .env("GPUCAP_REPORT", "device")
-        .out();
+    let out = started(&sim, &commands).capped("1GiB").env("GPUCAP_REPORT", "device").out();
     out.ok();
-    for (command, times) in [
-        ("info", 2),
-        ("info1", 1),
-        ("total", 1),
-        ("total1", 1),
-        ("info_free", 1),
-    ] {
+    for (command, times) in [("info", 2), ("info1", 1), ("total", 1), ("total1", 1), ("info_free", 1)] {
         for nth in 0..times {
-            assert_eq!(
-                answer(&out, command, nth),
-                answer(&bare, command, nth),
-                "{command}: {out}"
-            );
+            assert_eq!(answer(&out, command, nth), answer(&bare, command, nth), "{command}: {out}");
         }
     }
-    assert_eq!(
-        (answer(&bare, "take", 1), answer(&out, "take", 1)),
-        ("0 ok".into(), "2 ok".into())
-    );
+    assert_eq!((answer(&bare, "take", 1), answer(&out, "take", 1)), ("0 ok".into(), "2 ok".into()));
     said_once(&out);
 }
 
 #[test]
 fn a_neighbour_that_fills_the_device_makes_free_fall_and_what_is_left_can_be_had() {
     let sim = Sim::new();
-    let mut child = sim
-        .run(harness::cc("calls.c", &[]))
-        .arg("dlsym")
-        .capped("8GiB")
-        .spawn();
-    assert_eq!(
-        (child.ask("init"), child.ask("retain 0")),
-        ("init 0".into(), "retain 0".into())
-    );
+    let mut child = sim.run(harness::cc("calls.c", &[])).arg("dlsym").capped("8GiB").spawn();
+    assert_eq!((child.ask("init"), child.ask("retain 0")), ("init 0".into(), "retain 0".into()));
     let told = |free: u64| format!("info 0 {free} {}", 8 * GIB);
     assert_eq!(child.ask("info"), told(8 * GIB));
     assert!(sim.truth().take_foreign(0, 6 * GIB));
-    assert_eq!(
-        child.ask("info"),
-        told(8 * GIB),
-        "there is still room for all of the limit"
-    );
+    assert_eq!(child.ask("info"), told(8 * GIB), "there is still room for all of the limit");
     assert!(sim.truth().take_foreign(0, 6 * GIB));
     assert_eq!(child.ask("info"), told(4 * GIB));
     assert_eq!(child.ask(&format!("take alloc a {GIB}")), "take 0 ok");
@@ -262,11 +169,7 @@ fn a_neighbour_that_fills_the_device_makes_free_fall_and_what_is_left_can_be_had
     assert_eq!(child.ask("fill alloc 2097152"), "fill 2 1536 untouched");
     assert_eq!(child.ask("info"), told(0));
     sim.truth().give_foreign(0, 12 * GIB);
-    assert_eq!(
-        child.ask("info"),
-        told(4 * GIB),
-        "never more than the limit leaves"
-    );
+    assert_eq!(child.ask("info"), told(4 * GIB), "never more than the limit leaves");
     let out = child.wait();
     silent(out.ok()); // that the device was full is the driver's news
 }
@@ -311,16 +214,9 @@ fn each_device_shows_its_own_limit_and_what_is_left_of_it() {
     assert_eq!(numbers(&out, "info", 0), [0, 4 * GIB, 4 * GIB]);
     assert_eq!(numbers(&out, "info", 1), [0, 2 * GIB, 4 * GIB]);
     assert_eq!(numbers(&out, "info", 2), [0, 7 * GIB, 8 * GIB]);
-    assert_eq!(
-        (numbers(&out, "total", 0), numbers(&out, "total", 1)),
-        (vec![0, 8 * GIB], vec![0, 4 * GIB])
-    );
+    assert_eq!((numbers(&out, "total", 0), numbers(&out, "total", 1)), (vec![0, 8 * GIB], vec![0, 4 * GIB]));
     for nth in [2, 3] {
-        assert_eq!(
-            answer(&out, "total", nth),
-            answer(&bare, "total", nth),
-            "{out}"
-        );
+        assert_eq!(answer(&out, "total", nth), answer(&bare, "total", nth), "{out}");
     }
     assert_eq!(answer(&out, "info", 3), answer(&bare, "info", 3), "{out}");
 }
@@ -328,9 +224,8 @@ fn each_device_shows_its_own_limit_and_what_is_left_of_it() {
 #[test]
 fn memory_of_a_dead_context_is_free_again() {
     let sim = Sim::new();
-    let commands = format!(
-        "init\nctx 0\ntake alloc a {GIB}\ntake pitch b {MIB}\ninfo\ndestroy\nctx 0\ninfo\nfill alloc {GIB}"
-    );
+    let commands =
+        format!("init\nctx 0\ntake alloc a {GIB}\ntake pitch b {MIB}\ninfo\ndestroy\nctx 0\ninfo\nfill alloc {GIB}");
     let out = script(&sim, &commands).capped("4GiB").out();
     out.ok();
     assert_eq!(numbers(&out, "info", 0), [0, 3 * GIB - 2 * MIB, 4 * GIB]);

@@ -13,10 +13,7 @@ pub const START: &str = "init\nretain 0";
 /// A run of the commands that are the lines of `commands`, by functions that `dlsym` found; bare as yet. Once it is capped
 /// only allocations count, so that numbers are exact to the block; a test of anything else sets the variable anew.
 pub fn script(sim: &Sim, commands: &str) -> Run {
-    sim.run(harness::cc("calls.c", &[]))
-        .arg("dlsym")
-        .env("GPUCAP_OVERHEAD", "0")
-        .stdin(commands)
+    sim.run(harness::cc("calls.c", &[])).arg("dlsym").env("GPUCAP_OVERHEAD", "0").stdin(commands)
 }
 
 /// As [`script`], after [`START`].
@@ -28,23 +25,14 @@ pub fn started(sim: &Sim, commands: &str) -> Run {
 #[track_caller]
 pub fn answer(out: &Output, command: &str, nth: usize) -> String {
     let start = format!("{command} ");
-    let mut answers = out
-        .stdout
-        .lines()
-        .filter_map(|line| line.strip_prefix(&start));
-    answers
-        .nth(nth)
-        .unwrap_or_else(|| panic!("no {command} number {nth}: {out}"))
-        .to_owned()
+    let mut answers = out.stdout.lines().filter_map(|line| line.strip_prefix(&start));
+    answers.nth(nth).unwrap_or_else(|| panic!("no {command} number {nth}: {out}")).to_owned()
 }
 
 /// As [`answer`], as numbers; words among them are left out.
 #[track_caller]
 pub fn numbers(out: &Output, command: &str, nth: usize) -> Vec<u64> {
-    answer(out, command, nth)
-        .split(' ')
-        .filter_map(|word| word.parse().ok())
-        .collect()
+    answer(out, command, nth).split(' ').filter_map(|word| word.parse().ok()).collect()
 }
 
 /// The lines that the library wrote, without their `gpucap[pid]: `.
@@ -54,11 +42,7 @@ pub fn numbers(out: &Output, command: &str, nth: usize) -> Vec<u64> {
 #[track_caller]
 pub fn said(out: &Output) -> Vec<String> {
     let start = format!("gpucap[{}]: ", out.pid);
-    let line = |line: &str| {
-        line.strip_prefix(&start)
-            .unwrap_or_else(|| panic!("a foreign line: {out}"))
-            .to_owned()
-    };
+    let line = |line: &str| line.strip_prefix(&start).unwrap_or_else(|| panic!("a foreign line: {out}")).to_owned();
     out.stderr.lines().map(line).collect()
 }
 
@@ -80,9 +64,7 @@ pub fn silent(out: &Output) -> &Output {
 
 /// What the process held at most on a device, in bytes by blocks; 0 if it never used the driver.
 pub fn peak(sim: &Sim, out: &Output, device: usize) -> u64 {
-    sim.truth()
-        .process(out.pid)
-        .map_or(0, |process| process.per_device[device].peak_blocks)
+    sim.truth().process(out.pid).map_or(0, |process| process.per_device[device].peak_blocks)
 }
 
 /// Requires that cuInit failed with INVALID_VALUE and nothing was allocated; gives the one line about it.
@@ -90,36 +72,21 @@ pub fn peak(sim: &Sim, out: &Output, device: usize) -> u64 {
 pub fn closed(sim: &Sim, out: &Output) -> String {
     out.ok();
     assert_eq!(answer(out, "init", 0), "1", "{out}");
-    for line in out
-        .stdout
-        .lines()
-        .filter(|line| line.starts_with("take ") || line.starts_with("fill "))
-    {
+    for line in out.stdout.lines().filter(|line| line.starts_with("take ") || line.starts_with("fill ")) {
         assert_ne!(line.split(' ').nth(1), Some("0"), "{line}: {out}");
     }
     assert_eq!(peak(sim, out, 0), 0, "{out}");
-    for entry in [
-        "cuMemAlloc_v2",
-        "cuMemCreate",
-        "cuMemAllocAsync",
-        "cuMemAllocManaged",
-    ] {
+    for entry in ["cuMemAlloc_v2", "cuMemCreate", "cuMemAllocAsync", "cuMemAllocManaged"] {
         assert_eq!(sim.truth().calls(entry), 0, "{entry}: {out}");
     }
     let line = said_once(out);
-    line.strip_prefix("error: ")
-        .unwrap_or_else(|| panic!("{out}"))
-        .to_owned()
+    line.strip_prefix("error: ").unwrap_or_else(|| panic!("{out}")).to_owned()
 }
 
 /// A run with `name=value` set, and a limit of 1 GiB unless that is the name.
 pub fn with(sim: &Sim, commands: &str, name: &str, value: &str) -> Run {
     let run = started(sim, commands).preload();
-    let run = if name == "GPUCAP_LIMIT" {
-        run
-    } else {
-        run.env("GPUCAP_LIMIT", "1GiB")
-    };
+    let run = if name == "GPUCAP_LIMIT" { run } else { run.env("GPUCAP_LIMIT", "1GiB") };
     run.env(name, value)
 }
 
@@ -128,10 +95,7 @@ pub fn with(sim: &Sim, commands: &str, name: &str, value: &str) -> Run {
 pub fn totals(run: Run) -> ([u64; 2], Vec<String>) {
     let out = run.out();
     out.ok();
-    (
-        [numbers(&out, "total", 0)[1], numbers(&out, "total", 1)[1]],
-        said(&out),
-    )
+    ([numbers(&out, "total", 0)[1], numbers(&out, "total", 1)[1]], said(&out))
 }
 
 /// Asks for both.
@@ -140,8 +104,5 @@ pub const BOTH: &str = "init\ntotal 0\ntotal 1";
 /// A run of a script of `tests/clients`; bare as yet, and as [`script`].
 pub fn client(sim: &Sim, name: &str) -> Run {
     let path = harness::root().join("tests/clients").join(name);
-    sim.run(harness::python())
-        .arg(path)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("GPUCAP_OVERHEAD", "0")
+    sim.run(harness::python()).arg(path).env("PYTHONDONTWRITEBYTECODE", "1").env("GPUCAP_OVERHEAD", "0")
 }
