@@ -199,11 +199,11 @@ mod tests {
 
     #[test]
     fn layers_and_sides_of_cubes_stay_as_many_on_every_level_and_slices_do_not() {
-        let base = Shape { depth: 64, ..flat(64, 64, FLOAT, 4) };
+        let base = Shape { depth: 256, ..flat(64, 64, FLOAT, 4) };
         let layered = Shape { flags: LAYERED, ..base };
-        assert_eq!(base.bytes(), Some(4 * MIB));
-        assert_eq!(base.level(1).bytes(), Some(MIB / 2));
-        assert_eq!(layered.level(1).bytes(), Some(MIB));
+        assert_eq!(base.bytes(), Some(16 * MIB));
+        assert_eq!(base.level(1).bytes(), Some(2 * MIB));
+        assert_eq!(layered.level(1).bytes(), Some(4 * MIB));
         assert_eq!(base.block(1), layered.block(1));
         assert!(base.block(7) < layered.block(7));
     }

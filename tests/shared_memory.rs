@@ -134,3 +134,43 @@ fn default_pools_and_created_ones_with_a_maximum_of_their_own_share_one_limit() 
     assert_eq!(session.peak(), 4096 * MIB);
     session.end();
 }
+
+#[test]
+fn memory_of_another_interface_is_mapped_and_freed_as_without_us_and_costs_nothing() {
+    let sim = Sim::new();
+    let mut session = Session::capped(&sim, "2MiB");
+    session.set("description", &[(0, 4, 1), (8, 4, 0), (24, 8, 1024 * MIB)]);
+    session.set("buffer", &[(0, 8, 0), (8, 8, 1024 * MIB)]);
+    session.ok("cuImportExternalMemory &memory &description");
+    session.ok("cuExternalMemoryGetMappedBuffer &p $memory &buffer");
+    session.holds(0);
+    session.ok("cuMemAlloc_v2 &a 2M");
+    let frees = session.process().calls("cuMemFree_v2");
+    session.ok("cuMemFree_v2 $p");
+    session.gets("cuMemFree_v2 $p", 1);
+    assert_eq!(session.process().calls("cuMemFree_v2"), frees + 2);
+    session.ok("cuDestroyExternalMemory $memory");
+    session.holds(2 * MIB);
+    session.end();
+}
+
+#[test]
+fn a_green_context_holds_the_primary_one_and_its_memory() {
+    let sim = Sim::with(&[("DRIVER", "13050")]);
+    let mut session = Session::capped(&sim, "64MiB");
+    session.ok("cuGreenCtxCreate &green 1 0 1");
+    session.ok("cuMemAlloc_v2 &a 32M");
+    session.ok("cuDevicePrimaryCtxRelease_v2 0");
+    session.holds(32 * MIB);
+    session.ok("cuMemFree_v2 $a");
+    session.ok("cuMemAlloc_v2 &a 64M");
+    session.ok("cuGreenCtxDestroy $green");
+    assert_eq!(session.process().per_device[0].blocks, 0);
+    session.ok("cuDevicePrimaryCtxRetain &c 0");
+    session.ok("cuCtxSetCurrent $c");
+    session.holds(0);
+    session.ok("cuMemAlloc_v2 &a 64M");
+    assert_ne!(session.call("cuGreenCtxDestroy $green"), 0);
+    session.holds(64 * MIB);
+    session.end();
+}

@@ -13,6 +13,7 @@ use crate::entry;
 use crate::ffi::{Array, Array3dDescriptor, Array3dDescriptorV1, ArrayDescriptor, ArrayDescriptorV1};
 use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUstream, Graph, MemHandle, Pool};
 use crate::ffi::{GraphExec, GraphInstantiateParams, GraphNode, GraphNodeParams, MemAllocNodeParams};
+use crate::hooks::interop::GreenContext;
 use crate::hooks::module::Module;
 use crate::hooks::nvml_info::{Memory, MemoryV2, NvmlDevice};
 
@@ -22,6 +23,7 @@ pub mod context;
 pub mod graph;
 pub mod info;
 pub mod init;
+pub mod interop;
 pub mod linear;
 pub mod module;
 pub mod nvml_info;
@@ -135,6 +137,12 @@ hooks! {
     Context cuCtxDestroy_v2(ctx: CUcontext) => context::destroy;
     Context cuCtxAttach(pctx: *mut CUcontext, flags: u32) => context::attach;
     Context cuCtxDetach(ctx: CUcontext) => context::detach;
+    Context cuGLCtxCreate(pctx: *mut CUcontext, flags: u32, device: CUdevice) => context::create;
+    Context cuGLCtxCreate_v2(pctx: *mut CUcontext, flags: u32, device: CUdevice) => context::create;
+    Context cuVDPAUCtxCreate(pctx: *mut CUcontext, flags: u32, device: CUdevice, vdp_device: u32, vdp_lookup: *const c_void) => interop::vdpau_create;
+    Context cuVDPAUCtxCreate_v2(pctx: *mut CUcontext, flags: u32, device: CUdevice, vdp_device: u32, vdp_lookup: *const c_void) => interop::vdpau_create;
+    Context cuGreenCtxCreate(green: *mut GreenContext, description: usize, device: CUdevice, flags: u32) => interop::green_create;
+    Context cuGreenCtxDestroy(green: GreenContext) => interop::green_destroy;
     Context cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, device: CUdevice) => context::primary_retain;
     Context cuDevicePrimaryCtxRelease(device: CUdevice) => context::primary_release;
     Context cuDevicePrimaryCtxRelease_v2(device: CUdevice) => context::primary_release;

@@ -84,6 +84,10 @@ functions! {
     ctx_id = cuCtxGetId(context: CUcontext, id: *mut u64);
     /// Whether a primary context is alive.
     primary_state = cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut u32, active: *mut c_int);
+    /// Holds a device's primary context.
+    primary_retain = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    /// Lets it go.
+    primary_release = cuDevicePrimaryCtxRelease_v2(device: CUdevice);
     /// Context of a stream.
     stream_ctx = cuStreamGetCtx(stream: CUstream, context: *mut CUcontext);
     /// Whether a stream captures.

@@ -57,7 +57,8 @@ pub unsafe fn create_v4(
     })
 }
 
-fn created(pctx: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> Code) -> Code {
+/// A call that creates a context and writes it to `pctx`.
+pub(super) fn created(pctx: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> Code) -> Code {
     let before = before(device);
     let code = call();
     if let Some((state, context, device)) = new_context(code, pctx, device) {
@@ -69,7 +70,7 @@ fn created(pctx: *mut CUcontext, device: CUdevice, call: impl FnOnce() -> Code) 
 }
 
 /// The processes that NVML sees before a context is created, where that is needed to find out which of them we are.
-fn before(device: CUdevice) -> Option<Vec<u32>> {
+pub(super) fn before(device: CUdevice) -> Option<Vec<u32>> {
     let (state, device) = known(device)?;
     if state.governor.measures(device) {
         nvml::before_context(device)

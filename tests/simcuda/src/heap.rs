@@ -27,6 +27,8 @@ pub enum Kind {
     Array,
     /// From the stream-ordered pool with this number; charged by the pool.
     Pool(u64),
+    /// Of another interface, imported: it costs nothing here.
+    External,
     /// Of a graph's allocation node; charged by the device's graph memory.
     Graph,
 }

@@ -21,6 +21,7 @@ mod devices;
 mod errors;
 mod events;
 mod exports;
+mod external;
 mod graph_build;
 mod graph_exec;
 mod graph_query;
