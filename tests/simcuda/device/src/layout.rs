@@ -89,6 +89,8 @@ pub(crate) struct Slot {
     pub sequence: AtomicU32,
     /// Pid in the upper half, low bits of the start time below: an identity that a reused pid does not share.
     pub owner: AtomicU64,
+    /// The program that the process was when it attached; execve(2) keeps pid and start time.
+    pub image: AtomicU64,
     /// Pid namespace of the process (inode).
     pub namespace: AtomicU64,
     /// Changes of the books that are under way; an audit waits for 0.

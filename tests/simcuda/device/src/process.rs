@@ -47,6 +47,10 @@ fn attach() -> &'static Process {
         unsafe { libc::pthread_atfork(None, None, Some(forget)) };
     });
     let books = Books::global();
+    let mine = |slot: &Slot| slot.state.load(Acquire) == LIVE && slot.owner.load(Relaxed) == own_identity();
+    if books.layout().slots.iter().any(mine) {
+        crate::audit::reap(books.layout()); // of this process before an execve(2)
+    }
     let Some(slot) = claim(books.layout()) else {
         panic!("simcuda: {} living processes share one device already", crate::layout::SLOTS);
     };
@@ -79,6 +83,7 @@ fn claim(layout: &'static Layout) -> Option<&'static Slot> {
             continue;
         }
         slot.owner.store(own_identity(), Relaxed);
+        slot.image.store(own_image(), Relaxed);
         slot.namespace.store(namespace(), Relaxed);
         slot.busy.store(0, Relaxed);
         for account in &slot.held {
@@ -98,7 +103,8 @@ fn claim(layout: &'static Layout) -> Option<&'static Slot> {
 pub(crate) fn is_alive(layout: &Layout, slot: &Slot) -> bool {
     let (owner, theirs) = (slot.owner.load(Relaxed), slot.namespace.load(Relaxed));
     if owner == own_identity() {
-        return true;
+        // What this process held before it became another program went with the descriptors.
+        return slot.image.load(Relaxed) == own_image();
     }
     let here = namespace();
     if theirs == here {
@@ -135,6 +141,14 @@ pub(crate) fn own_identity() -> u64 {
     let identity = u64::from(pid) << 32 | start_time(pid).unwrap_or(0);
     CACHE.store(identity, Relaxed);
     identity
+}
+
+/// A number that is another one after each execve(2): the random bytes that the kernel gives to a program (getauxval(3)).
+fn own_image() -> u64 {
+    // SAFETY: getauxval(3) has no preconditions.
+    let bytes = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const [u8; 8];
+    // SAFETY: AT_RANDOM is null or the address of 16 bytes of the program's stack that nothing writes to.
+    unsafe { bytes.as_ref() }.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
 /// Start time in clock ticks, cut to 32 bits; `None` for processes that are gone. Fields of proc(5).
