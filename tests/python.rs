@@ -68,7 +68,9 @@ fn threads_share_the_limit_of_their_process() {
 
 #[test]
 fn a_program_that_becomes_another_one_starts_with_empty_books_and_reads_its_limit_again() {
-    let sim = Sim::new();
-    let out = client(&sim, "exec.py").arg("2GiB").capped("1GiB").out();
-    assert_eq!(silent(out.ok()).stdout, format!("info 0 {GIB} {GIB}\ninfo 0 {0} {0}\n", 2 * GIB), "{out}");
+    for overhead in ["0", "auto"] {
+        let sim = Sim::new();
+        let out = client(&sim, "exec.py").arg("2GiB").capped("1GiB").env("GPUCAP_OVERHEAD", overhead).out();
+        assert_eq!(silent(out.ok()).stdout, format!("info 0 {GIB} {GIB}\ninfo 0 {0} {0}\n", 2 * GIB), "{out}");
+    }
 }

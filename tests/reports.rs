@@ -43,8 +43,11 @@ fn surfaces(run: Run, runtime: &str, bytes: u64) -> Vec<Seen> {
 #[test]
 fn a49_every_surface_of_the_driver_and_the_runtimes_shows_the_same_memory() {
     let sim = Sim::with(&[("TOTAL_MIB", "24576"), ("CTX_MIB", "400")]);
-    for runtime in ["11.8", "12.9", "13.5"] {
-        let seen = surfaces(client(&sim, "surfaces.py").capped("50%"), runtime, 4 * GIB);
+    let overheads = [("0", 0), ("auto", 400 * MIB), ("600MiB", 600 * MIB)];
+    let runs = overheads.iter().flat_map(|overhead| ["11.8", "12.9", "13.5"].map(|runtime| (overhead, runtime)));
+    for ((overhead, cost), runtime) in runs {
+        let run = client(&sim, "surfaces.py").capped("50%").env("GPUCAP_OVERHEAD", overhead);
+        let seen = surfaces(run, runtime, 4 * GIB);
         let stages = [("before", 0), ("context", 0), ("allocated", 4 * GIB), ("pool", 8 * GIB), ("freed", 0)];
         for (stage, held) in stages {
             let here: Vec<_> = seen.iter().filter(|(at, ..)| at == stage).collect();
@@ -57,7 +60,7 @@ fn a49_every_surface_of_the_driver_and_the_runtimes_shows_the_same_memory() {
                 };
                 assert_eq!(*total, fits(12 * GIB), "{runtime} {stage} {surface}");
                 if let Some(free) = free {
-                    assert_eq!(*free, fits(12 * GIB - held), "{runtime} {stage} {surface}");
+                    assert_eq!(*free, fits(12 * GIB - held - cost), "{overhead} {runtime} {stage} {surface}");
                 }
             }
         }
@@ -67,10 +70,15 @@ fn a49_every_surface_of_the_driver_and_the_runtimes_shows_the_same_memory() {
 #[test]
 fn b38_right_after_the_context_nine_tenths_of_the_limit_are_free() {
     let sim = Sim::with(&[("TOTAL_MIB", "24576"), ("CTX_MIB", "400")]);
-    let out = started(&sim, "info").capped("12GiB").out();
-    let [0, free, total] = numbers(silent(out.ok()), "info", 0)[..] else { panic!("{out}") };
-    assert_eq!(total, 12 * GIB);
-    assert!(free * 10 >= total * 9, "{out}");
+    for overhead in ["0", "auto", "400MiB"] {
+        let out = started(&sim, "info").capped("12GiB").env("GPUCAP_OVERHEAD", overhead).out();
+        let [0, free, total] = numbers(silent(out.ok()), "info", 0)[..] else { panic!("{out}") };
+        assert_eq!(total, 12 * GIB);
+        assert!(free * 10 >= total * 9, "{out}");
+        if overhead != "0" {
+            assert_eq!(free, total - 400 * MIB, "{overhead}: {out}");
+        }
+    }
 }
 
 /// Entries, the bytes of one allocation, and what that takes.
@@ -90,16 +98,20 @@ const ENTRIES: &[(&str, u64)] = &[
 #[test]
 fn exactly_what_is_free_can_be_allocated() {
     let sim = Sim::with(&[("CTX_MIB", "100")]);
-    for (entry, bytes) in ENTRIES {
+    let modes = [("0", "320MiB", 0), ("auto", "420MiB", 100 * MIB), ("100MiB", "420MiB", 100 * MIB)];
+    for ((overhead, limit, cost), (entry, bytes)) in
+        modes.iter().flat_map(|mode| ENTRIES.iter().map(move |e| (mode, e)))
+    {
         let commands = format!(
             "pool_create 0\ntake alloc a 2097152\nfree a\ninfo\nfill {entry} {bytes}\ninfo\nfree_all\nsync\ninfo"
         );
-        let out = started(&sim, &commands).capped("320MiB").out();
+        let out = started(&sim, &commands).capped(limit).env("GPUCAP_OVERHEAD", overhead).out();
         out.ok();
-        assert_eq!(numbers(&out, "info", 0), [0, 320 * MIB, 320 * MIB], "{entry}");
-        assert_eq!(answer(&out, "fill", 0), format!("2 {} untouched", 320 * MIB / bytes), "{entry}: {out}");
-        assert_eq!(numbers(&out, "info", 1), [0, 0, 320 * MIB], "{entry}");
-        assert_eq!(numbers(&out, "info", 2), [0, 320 * MIB, 320 * MIB], "{entry}: {out}");
+        let (room, total) = (320 * MIB, 320 * MIB + cost);
+        assert_eq!(numbers(&out, "info", 0), [0, room, total], "{entry}: {out}");
+        assert_eq!(answer(&out, "fill", 0), format!("2 {} untouched", room / bytes), "{entry}: {out}");
+        assert_eq!(numbers(&out, "info", 1), [0, 0, total], "{entry}: {out}");
+        assert_eq!(numbers(&out, "info", 2), [0, room, total], "{entry}: {out}");
         assert!(said_once(&out).starts_with("warning: denied cuMem"), "{out}");
     }
 }
