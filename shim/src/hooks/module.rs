@@ -12,10 +12,10 @@ pub type Module = usize;
 /// Passes a call on and reads the overhead after it.
 fn then_read(call: impl FnOnce() -> Code) -> Code {
     let code = call();
-    if let (true, Some(state)) = (code.is_success(), state::get()) {
-        if let Ok(device) = state.governor.current_device(&DRIVER) {
-            state.governor.read_overhead(&DRIVER, device);
-        }
+    if let (true, Some(state)) = (code.is_success(), state::get())
+        && let Ok(device) = state.governor.current_device(&DRIVER)
+    {
+        state.governor.read_overhead(&DRIVER, device);
     }
     code
 }

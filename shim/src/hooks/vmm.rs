@@ -57,6 +57,7 @@ pub unsafe fn create(
     let accept = |given| unsafe { handle.write(given) };
     // SAFETY: the handle has just come from the driver and nobody else knows it.
     let undo = |given| {
+        // SAFETY: the handle has just come from the driver and nobody else knows it.
         real::relaxed(|| unsafe { real::release(given) });
     };
     answer(state, "cuMemCreate", outcome, accept, call, undo)
