@@ -6,9 +6,13 @@
 //! remembered again if the driver refuses. Memory that costs nothing (host locations, imports, multicast objects) is
 //! unknown here, and every call on it is a plain pass-through.
 
+mod bindings;
+
 use std::collections::{BTreeMap, HashMap};
 
 use crate::sync::Mutex;
+use bindings::Bindings;
+pub use bindings::{Object, Unbinding};
 
 /// Memory whose last reference is gone: what to uncharge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +28,7 @@ pub struct Charge {
 #[derive(Debug)]
 struct Physical {
     charge: Charge,
-    /// Handles and mappings together: the charge ends with the last of them.
+    /// Handles, mappings and bindings together: the charge ends with the last of them.
     references: u64,
 }
 
@@ -47,6 +51,7 @@ struct Books {
     physical: HashMap<u64, Physical>,
     handles: HashMap<u64, Handle>,
     mappings: BTreeMap<u64, Mapping>,
+    bindings: Bindings,
 }
 
 /// All charged physical allocations of the process.

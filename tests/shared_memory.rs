@@ -174,3 +174,35 @@ fn a_green_context_holds_the_primary_one_and_its_memory() {
     session.holds(64 * MIB);
     session.end();
 }
+
+#[test]
+fn memory_that_is_bound_to_a_multicast_object_or_an_endpoint_is_charged_until_it_is_unbound() {
+    let sim = Sim::with(&[("DRIVER", "13050")]);
+    let ways = [
+        ("cuMulticastBindMem $object 0 $h 0 8M 0", "cuMulticastUnbind $object 0 0 8M"),
+        ("cuMulticastBindMem_v2 $object 0 2M $h 0 8M 0", "cuMulticastUnbind $object 0 2M 8M"),
+        ("cuMulticastBindAddr $object 0 $v 8M 0", "cuMulticastUnbind $object 0 0 8M"),
+        ("cuMulticastBindAddr_v2 $object 0 4M $v 8M 0", "cuMulticastUnbind $object 0 0 16M"),
+        ("cuMulticastBindMem $object 0 $h 0 8M 0", "cuMemRelease $object"),
+        ("cuLogicalEndpointBindMem 7 0 0 $h 0 8M 0", "cuLogicalEndpointUnbind 7 0 0 8M"),
+        ("cuLogicalEndpointBindAddr 7 0 0 $v 8M 0", "cuLogicalEndpointDestroy 7"),
+    ];
+    for (bind, unbind) in ways {
+        let mut session = Session::capped(&sim, "8MiB");
+        session.set("physical", &[(0, 4, 1), (8, 4, 1)]);
+        session.ok("cuMulticastCreate &object &properties");
+        session.ok("cuMulticastAddDevice $object 0");
+        session.ok("cuMemCreate &h 8M &physical 0");
+        session.ok("cuMemAddressReserve &v 8M 0 0 0");
+        session.ok("cuMemMap $v 8M 0 $h 0");
+        session.ok(bind);
+        session.ok("cuMemUnmap $v 8M");
+        session.ok("cuMemRelease $h");
+        session.holds(8 * MIB);
+        session.refused("cuMemAlloc_v2 &out 2M");
+        session.ok(unbind);
+        session.holds(0);
+        session.ok("cuMemAlloc_v2 &a 8M");
+        session.end();
+    }
+}

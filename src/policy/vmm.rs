@@ -4,7 +4,7 @@ use super::{Failure, Governor};
 use crate::budget::Lane;
 use crate::code::Code;
 use crate::driver::Driver;
-use crate::vmm::Charge;
+use crate::vmm::{Charge, Object, Unbinding, Vmm};
 
 impl Governor<'_> {
     /// `cuMemCreate` of `bytes` on `device`: reserves, calls the driver, keeps the handle that it gives. `sound`: asked
@@ -36,16 +36,17 @@ impl Governor<'_> {
     /// `cuMemRelease`: the driver's answer.
     pub fn physical_release<D: Driver>(&self, driver: &D, handle: u64, call: impl FnOnce() -> Code) -> Code {
         // Forgotten first: the value may be another allocation's as soon as the driver has released it.
-        let releasing = self.vmm.releasing(handle);
+        let Some(releasing) = self.vmm.releasing(handle) else {
+            // Maybe a multicast object's, which goes with its bindings.
+            return self.physical_unbind(driver, self.vmm.unbinding_all(Object::Multicast(handle)), call);
+        };
         let working = self.giving_back();
         let code = call();
         let mut exported = None;
-        if let Some(releasing) = releasing {
-            if code.is_success() {
-                exported = self.uncharge(self.vmm.released(releasing));
-            } else {
-                self.vmm.kept(releasing);
-            }
+        if code.is_success() {
+            exported = self.uncharge(self.vmm.released(releasing));
+        } else {
+            self.vmm.kept(releasing);
         }
         drop(working);
         self.may_live_on(driver, exported);
@@ -78,6 +79,26 @@ impl Governor<'_> {
             exported = self.uncharge(self.vmm.unmapped(unmapping));
         } else {
             self.vmm.still_mapped(unmapping);
+        }
+        drop(working);
+        self.may_live_on(driver, exported);
+        code
+    }
+
+    /// What memory is bound to.
+    pub fn bindings(&self) -> &Vmm {
+        &self.vmm
+    }
+
+    /// A call that ends bindings: the driver's answer.
+    pub fn physical_unbind<D: Driver>(&self, driver: &D, which: Unbinding, call: impl FnOnce() -> Code) -> Code {
+        let working = self.giving_back();
+        let code = call();
+        let mut exported = None;
+        if code.is_success() {
+            exported = self.uncharge(self.vmm.unbound(which));
+        } else {
+            self.vmm.still_bound(which);
         }
         drop(working);
         self.may_live_on(driver, exported);

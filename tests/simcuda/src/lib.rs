@@ -44,6 +44,7 @@ mod managed;
 mod memory;
 mod memsets;
 mod modules;
+mod multicast;
 mod occupancy;
 mod peer;
 mod pointer;

@@ -174,6 +174,24 @@ impl Vmm {
         Ok(handle)
     }
 
+    /// Memory is bound to something that keeps it alive.
+    pub fn bind(&mut self, handle: Handle) -> Result<(), CUresult> {
+        self.memories.get_mut(&handle).ok_or(INVALID_VALUE)?.mappings += 1;
+        Ok(())
+    }
+
+    pub fn unbind(&mut self, handle: Handle) {
+        if let Some(memory) = self.memories.get_mut(&handle) {
+            memory.mappings -= 1;
+            self.settle(handle);
+        }
+    }
+
+    /// The memory that is mapped at an address.
+    pub fn mapped(&self, address: u64) -> Option<Handle> {
+        self.mapping(address).map(|(_, mapping)| mapping.handle)
+    }
+
     pub fn release(&mut self, handle: Handle) -> Result<(), CUresult> {
         self.memory(handle)?.references -= 1;
         self.settle(handle);

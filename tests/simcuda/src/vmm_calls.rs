@@ -61,6 +61,9 @@ cuda_api! {
     }
 
     fn cuMemRelease(handle: Handle) -> CUresult {
+        if crate::multicast::release(handle) {
+            return 0;
+        }
         api::code(vmm::with(|vmm| vmm.release(handle)))
     }
 
