@@ -8,8 +8,9 @@ use std::process::{self, Command};
 
 use crate::find::{built, root, target};
 
-/// Compiles `tests/apps/<source>` with gcc and `flags` (`-shared -fPIC` makes a library); `-lcuda` finds the simulated
-/// libcuda, by soname also at run time inside a [`crate::Sim`]. The result is kept until the source or the flags change.
+/// Compiles `tests/apps/<source>` with gcc and `flags` (`-shared -fPIC` makes a library); `-lcuda` and
+/// `-lnvidia-ml` find the simulated libraries, by soname also at run time inside a [`crate::Sim`]. The result is kept
+/// until the source or the flags change.
 ///
 /// # Panics
 /// With the compiler's words if it does not compile.
@@ -37,8 +38,13 @@ pub fn cc(source: &str, flags: &[&str]) -> PathBuf {
         .arg(&fresh)
         .arg(&path)
         .args(flags);
-    if flags.contains(&"-lcuda") {
-        compiler.arg("-L").arg(link_folder());
+    for (flag, name, file) in [
+        ("-lcuda", "libcuda.so", "libcuda.so"),
+        ("-lnvidia-ml", "libnvidia-ml.so", "libnvidia_ml.so"),
+    ] {
+        if flags.contains(&flag) {
+            compiler.arg("-L").arg(link_folder(name, file));
+        }
     }
     compiler.args(["-ldl", "-lpthread"]);
     let output = compiler.output().expect("gcc runs");
@@ -51,12 +57,12 @@ pub fn cc(source: &str, flags: &[&str]) -> PathBuf {
     app
 }
 
-/// A folder with nothing but `libcuda.so`, for the linker.
-fn link_folder() -> PathBuf {
+/// A folder for the linker with nothing but a simulated library, under the name that `-l` looks for.
+fn link_folder(name: &str, file: &str) -> PathBuf {
     let folder = target().join("apps/link");
     fs::create_dir_all(&folder).expect("the target folder is writable");
-    let link = folder.join("libcuda.so");
-    let wanted = built("libcuda.so");
+    let link = folder.join(name);
+    let wanted = built(file);
     if fs::read_link(&link).ok().as_ref() != Some(&wanted) {
         let fresh = folder.join(format!("new{}", unique()));
         std::os::unix::fs::symlink(&wanted, &fresh).expect("the target folder is writable");

@@ -7,8 +7,11 @@ use object::elf;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, Object, ObjectSymbol};
 
-/// Bytes of an `Elf64_Sym`; `st_shndx` at 6, `st_value` at 8 (gABI).
+/// Bytes of an `Elf64_Sym`; `st_info` at 4, `st_shndx` at 6, `st_value` at 8 (gABI).
 const SYMBOL_BYTES: usize = 24;
+
+/// `STB_WEAK`
+const WEAK: u8 = 2;
 
 /// Copies `from` to `to`; `dlsym` and the dynamic linker find none of `names` in the copy.
 ///
@@ -31,7 +34,9 @@ pub(crate) fn copy_without(from: &Path, to: &Path, names: &[&str]) {
         names.iter().map(find).collect::<Vec<_>>()
     };
     for offset in at {
-        // An undefined symbol without a value is passed over by every look-up.
+        // An undefined symbol without a value is passed over by every look-up; a weak one is null where the library itself
+        // refers to it.
+        bytes[offset + 4] = bytes[offset + 4] & 0xf | WEAK << 4;
         bytes[offset + 6..offset + 16].fill(0);
     }
     // A new file, never the old one written over: programs that run have it mapped.

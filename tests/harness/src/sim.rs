@@ -80,6 +80,13 @@ impl Sim {
         self
     }
 
+    /// Takes `names` out of the dynamic symbols of NVML's library.
+    #[must_use]
+    pub fn hide_nvml(self, names: &[&str]) -> Sim {
+        copy_without(&built("libnvidia_ml.so"), &self.folder.path().join("libnvidia-ml.so.1"), names);
+        self
+    }
+
     /// A machine without a driver: its folder holds no libcuda.
     #[must_use]
     pub fn without_libcuda(self) -> Sim {

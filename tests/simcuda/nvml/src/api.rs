@@ -17,6 +17,7 @@ pub const NOT_FOUND: Code = 6;
 pub const INSUFFICIENT_SIZE: Code = 7;
 pub const DRIVER_NOT_LOADED: Code = 9;
 pub const LIBRARY_NOT_FOUND: Code = 12;
+pub const FUNCTION_NOT_FOUND: Code = 13;
 pub const ARGUMENT_VERSION_MISMATCH: Code = 25;
 
 /// Times that the library was initialised and not shut down.

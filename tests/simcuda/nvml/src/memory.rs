@@ -2,7 +2,7 @@
 
 use simdevice::{Books, Knobs};
 
-use crate::api::{ARGUMENT_VERSION_MISMATCH, Code, INVALID_ARGUMENT, NOT_SUPPORTED, Out, nvml_api};
+use crate::api::{ARGUMENT_VERSION_MISMATCH, Code, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, NOT_SUPPORTED, Out, nvml_api};
 use crate::device::{Handle, device};
 
 /// `nvmlMemory_t`, in bytes.
@@ -30,18 +30,19 @@ const VERSION_2: u32 = 0x0200_0028;
 type InfoV2 = unsafe extern "C" fn(Handle, *mut MemoryV2) -> Code;
 
 /// Our own exported function as the dynamic linker bound it: the real library too calls itself so, and a preloaded
-/// function of that name comes first.
-fn linked_v2() -> InfoV2 {
-    let function: InfoV2;
-    // SAFETY: reads the address that the dynamic linker wrote for this symbol, which has this signature.
+/// function of that name comes first. `None` in a library that lacks it.
+fn linked_v2() -> Option<InfoV2> {
+    let address: usize;
+    // SAFETY: reads the address that the dynamic linker wrote for this symbol.
     unsafe {
         std::arch::asm!(
             "mov {}, qword ptr [rip + nvmlDeviceGetMemoryInfo_v2@GOTPCREL]",
-            out(reg) function,
+            out(reg) address,
             options(nostack, preserves_flags, readonly)
         );
     }
-    function
+    // SAFETY: null, or a function of that name, which has this signature.
+    unsafe { std::mem::transmute::<usize, Option<InfoV2>>(address) }
 }
 
 /// Memory of a device, dead processes' share given back; a device that shares the host's memory has none of its own.
@@ -60,11 +61,17 @@ nvml_api! {
         if out.is_null() {
             return INVALID_ARGUMENT;
         }
-        let mut memory = MemoryV2 { version: VERSION_2, total: 0, reserved: 0, free: 0, used: 0 };
-        // SAFETY: a structure of this version.
-        match unsafe { linked_v2()(handle, &raw mut memory) } {
-            0 => out.answer(Memory { total: memory.total, free: memory.free, used: memory.used + memory.reserved }),
-            code => code,
+        let mut asked = MemoryV2 { version: VERSION_2, total: 0, reserved: 0, free: 0, used: 0 };
+        // SAFETY: a handle of the caller and a structure of this version (nvml.h).
+        let code = linked_v2().map_or(FUNCTION_NOT_FOUND, |function| unsafe { function(handle, &raw mut asked) });
+        let answer = match code {
+            0 => Ok(asked),
+            FUNCTION_NOT_FOUND => memory(handle),
+            code => Err(code),
+        };
+        match answer {
+            Ok(MemoryV2 { total, free, used, reserved, .. }) => out.answer(Memory { total, free, used: used + reserved }),
+            Err(code) => code,
         }
     }
 
