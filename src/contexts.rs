@@ -4,8 +4,11 @@
 //! context keeps its handle for ever but dies and comes back, so it has a slot for each incarnation: before a call that
 //! may end one, later allocations are moved to a fresh slot (`retired` holds the old one until the driver's answer is
 //! known), and then exactly the blocks of the dead incarnation are dropped, whatever other threads allocated meanwhile.
+//!
+//! A slot is dropped by one thread only, is marked before that (so that a block kept afterwards is noticed), and rests for
+//! a while before it means another context; it means one of the same device then, so that no charge changes devices.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::code::Code;
 use crate::driver::Driver;
@@ -13,6 +16,12 @@ use crate::sync::Mutex;
 
 /// Contexts that can be told apart at one time; more share the last slot's fate of being found by no handle.
 const SLOTS: usize = 1024;
+
+/// Slots of a device that rest before the first of them is used again.
+const RESTING: usize = 8;
+
+/// Beside a slot's device: its blocks are being dropped, or it is free.
+const OVER: u32 = 1 << 31;
 
 /// Owner of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +37,8 @@ enum State {
     Free,
     Current,
     Retired,
+    /// Its blocks are being dropped.
+    Dropping,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +49,10 @@ struct Slot {
     /// Retains of a primary context, attaches of another, as far as we saw them.
     usage: u32,
     id: Option<u64>,
+    /// When it became free, in frees of slots.
+    freed: u64,
+    /// Free, and not looked through for late blocks since.
+    unswept: bool,
 }
 
 const EMPTY: Slot = Slot {
@@ -46,6 +61,8 @@ const EMPTY: Slot = Slot {
     primary: false,
     usage: 0,
     id: None,
+    freed: 0,
+    unswept: false,
 };
 
 /// The process's contexts. Reads take no lock.
@@ -54,9 +71,11 @@ pub struct Contexts {
     /// Slot number + 1 of the only context of the only device; 0 where the current context must be asked for.
     only: AtomicU32,
     one_device: bool,
-    /// Handle and device of each current slot; handle 0 where the slot is found by no handle.
+    /// Handle and device of each slot; handle 0 where the slot is found by no handle, [`OVER`] beside the device.
     handles: Box<[(AtomicUsize, AtomicU32)]>,
     slots: Mutex<Vec<Slot>>,
+    /// How often primary contexts were retained.
+    retains: AtomicU64,
 }
 
 /// A primary context that a call may end: what to settle once the driver has answered.
@@ -85,6 +104,7 @@ impl Contexts {
                 .map(|_| (AtomicUsize::new(0), AtomicU32::new(0)))
                 .collect(),
             slots: Mutex::new(Vec::new()),
+            retains: AtomicU64::new(0),
         }
     }
 
@@ -121,15 +141,37 @@ impl Contexts {
             .position(|(known, _)| known.load(Ordering::Acquire) == handle)?;
         Some(Owner {
             slot: slot_number(at),
-            device: self.handles[at].1.load(Ordering::Acquire),
+            device: self.handles[at].1.load(Ordering::Acquire) & !OVER,
         })
     }
 
-    /// Device of a slot that is in use, current or not.
+    /// Device of a slot, in use or not.
     pub fn device_of(&self, slot: u16) -> Option<u32> {
         self.handles
             .get(usize::from(slot))
-            .map(|(_, device)| device.load(Ordering::Acquire))
+            .map(|(_, device)| device.load(Ordering::Acquire) & !OVER)
+    }
+
+    /// Whether a slot's blocks were dropped, or are being so: a block that is kept for it now comes too late.
+    #[inline]
+    pub fn is_over(&self, slot: u16) -> bool {
+        self.handles
+            .get(usize::from(slot))
+            .is_some_and(|(_, device)| device.load(Ordering::Acquire) & OVER != 0)
+    }
+
+    /// Slots of a device that became free since this was asked last: what was kept for them late is dead too.
+    pub fn to_sweep(&self, device: u32) -> Vec<u16> {
+        let mut slots = self.slots.lock();
+        let late = slots
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, s)| s.unswept && s.device == device);
+        late.map(|(at, slot)| {
+            slot.unswept = false;
+            slot_number(at)
+        })
+        .collect()
     }
 
     /// Handle of a device's primary context, once it has been retained.
@@ -188,23 +230,31 @@ impl Contexts {
             })
     }
 
-    /// A context's owner was destroyed by the driver: its slot may be used again once its blocks are dropped.
-    pub fn destroyed(&self, owner: Owner) {
+    /// A context's owner was destroyed by the driver. Returns its slot, whose blocks are gone.
+    pub fn destroyed(&self, owner: Owner) -> Vec<u16> {
         let mut slots = self.slots.lock();
-        self.close(&mut slots, usize::from(owner.slot));
+        let at = usize::from(owner.slot);
+        let lives = |slot: &&Slot| matches!(slot.state, State::Current | State::Retired);
+        if at >= SLOTS - 1 || slots.get(at).filter(lives).is_none() {
+            return Vec::new();
+        }
+        self.handles[at].0.store(0, Ordering::Release);
+        self.end(&mut slots, at);
         self.recount(&slots);
+        vec![owner.slot]
     }
 
     /// A primary context was retained. Returns the slots of incarnations that this shows to be dead.
     pub fn primary_retained(&self, handle: usize, device: u32, id: Option<u64>) -> Vec<u16> {
         let mut slots = self.slots.lock();
+        self.retains.fetch_add(1, Ordering::Release);
         let mut dead = Vec::new();
         let at = match self.find(handle) {
             Some(owner) => {
                 let at = usize::from(owner.slot);
                 if slots[at].id.is_some() && id.is_some() && slots[at].id != id {
                     self.retire(&mut slots, at);
-                    dead = retired(&slots, device);
+                    dead = self.end_retired(&mut slots, device, |_, slot| slot.id != id);
                 }
                 self.find(handle)
                     .map_or(at, |owner| usize::from(owner.slot))
@@ -260,42 +310,51 @@ impl Contexts {
             slots[at].usage += 1;
         }
         if let (Some(at), Some(old)) = (current, ending.retired) {
-            slots[at].id = slots[old].id;
+            slots[at].id = slots[at].id.or(slots[old].id);
         }
     }
 
-    /// The driver released or reset: slots whose blocks are gone. `active`: whether the context is alive now, `id`: its
-    /// id, which tells a context that lived on from one that died and came back at once.
+    /// How often primary contexts were retained, to tell whether the driver's answer about one is still true.
+    pub fn retains(&self) -> u64 {
+        self.retains.load(Ordering::Acquire)
+    }
+
+    /// The driver released or reset: slots whose blocks are gone. `alive`: the context's id (if the driver has ids) where
+    /// it is alive, asked after `retains` was read; `None` is returned where that answer is too old, and it must be asked
+    /// again. The id tells a context that lived on from one that died and came back at once.
     pub fn primary_ended(
         &self,
-        ending: Ending,
+        ending: &Ending,
         all: bool,
-        active: bool,
-        id: Option<u64>,
-    ) -> Vec<u16> {
+        alive: Option<Option<u64>>,
+        retains: u64,
+    ) -> Option<Vec<u16>> {
         let mut slots = self.slots.lock();
-        let old_id = ending.retired.and_then(|at| slots[at].id);
-        let came_back = old_id.is_some() && id.is_some() && old_id != id;
-        if !all && active && !came_back {
-            if let Some(at) = slots
-                .iter()
-                .position(|s| s.primary && s.state == State::Current && s.device == ending.device)
-            {
-                slots[at].id = slots[at].id.or(old_id);
-            }
-            return Vec::new();
+        if self.retains() != retains {
+            return None;
         }
-        if ending.retired.is_none() {
-            // We thought that others held it, but the driver says that it is gone.
-            if let Some(at) = slots
-                .iter()
-                .position(|s| s.primary && s.state == State::Current && s.device == ending.device)
-            {
+        let device = ending.device;
+        let current = slots
+            .iter()
+            .position(|s| s.primary && s.state == State::Current && s.device == device);
+        let dead = if let Some(id) = alive {
+            if let Some(at) = current {
+                let lives_on = ending.retired.filter(|_| !all).and_then(|at| slots[at].id);
+                slots[at].id = slots[at].id.or(lives_on);
+            }
+            let other = |slot: &Slot| slot.id.is_some() && id.is_some() && slot.id != id;
+            self.end_retired(&mut slots, device, |at, slot| {
+                (all && ending.retired == Some(at)) || other(slot)
+            })
+        } else {
+            // Whoever we thought held it, and whatever came into it meanwhile: it is all gone.
+            if let Some(at) = current {
                 self.retire(&mut slots, at);
             }
-        }
+            self.end_retired(&mut slots, device, |_, _| true)
+        };
         self.recount(&slots);
-        retired(&slots, ending.device)
+        Some(dead)
     }
 
     /// The blocks of these slots were dropped: the slots may be used again.
@@ -321,7 +380,7 @@ impl Contexts {
     }
 
     fn open(&self, slots: &mut Vec<Slot>, handle: usize, slot: Slot) -> usize {
-        let at = match slots.iter().position(|s| s.state == State::Free) {
+        let at = match reusable(slots, slot.device) {
             Some(at) => at,
             None if slots.len() < SLOTS => {
                 slots.push(EMPTY);
@@ -336,10 +395,42 @@ impl Contexts {
         at
     }
 
+    /// Marks a slot before its blocks are dropped.
+    fn end(&self, slots: &mut [Slot], at: usize) {
+        slots[at].state = State::Dropping;
+        self.handles[at].1.fetch_or(OVER, Ordering::AcqRel);
+    }
+
+    /// Marks the retired slots of a device that are dead, for the caller alone to drop their blocks.
+    fn end_retired(
+        &self,
+        slots: &mut [Slot],
+        device: u32,
+        is_dead: impl Fn(usize, &Slot) -> bool,
+    ) -> Vec<u16> {
+        let dead: Vec<usize> = slots
+            .iter()
+            .enumerate()
+            .take(SLOTS - 1)
+            .filter(|(_, slot)| slot.state == State::Retired && slot.device == device)
+            .filter(|(at, slot)| is_dead(*at, slot))
+            .map(|(at, _)| at)
+            .collect();
+        for &at in &dead {
+            self.end(slots, at);
+        }
+        dead.into_iter().map(slot_number).collect()
+    }
+
     fn close(&self, slots: &mut [Slot], at: usize) {
+        let frees = slots.iter().map(|slot| slot.freed).max().unwrap_or(0);
         if let Some(slot) = slots.get_mut(at).filter(|_| at < SLOTS - 1) {
-            *slot = EMPTY;
-            self.handles[at].0.store(0, Ordering::Release);
+            *slot = Slot {
+                device: slot.device,
+                freed: frees + 1,
+                unswept: true,
+                ..EMPTY
+            };
         }
     }
 
@@ -356,14 +447,16 @@ impl Contexts {
     }
 }
 
-fn retired(slots: &[Slot], device: u32) -> Vec<u16> {
-    let of_device = |(_, s): &(usize, &Slot)| s.state == State::Retired && s.device == device;
-    slots
-        .iter()
-        .enumerate()
-        .filter(of_device)
-        .map(|(at, _)| slot_number(at))
-        .collect()
+/// The free slot of a device that has rested for the longest time, if enough of them rest.
+fn reusable(slots: &[Slot], device: u32) -> Option<usize> {
+    let free = |s: &Slot| s.state == State::Free && s.device == device && !s.unswept;
+    let resting = || slots.iter().enumerate().filter(|(_, slot)| free(slot));
+    if slots.len() < SLOTS && resting().count() < RESTING {
+        return None;
+    }
+    resting()
+        .min_by_key(|(_, slot)| slot.freed)
+        .map(|(at, _)| at)
 }
 
 fn slot_number(at: usize) -> u16 {

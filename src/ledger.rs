@@ -124,6 +124,14 @@ impl Ledger {
         self.unpack(self.map.take(address)?, true)
     }
 
+    /// Removes the block that starts at exactly this address if it is this one. Never one of an odd size, which no driver has.
+    #[must_use]
+    pub fn take_exactly(&self, address: u64, block: Block) -> bool {
+        let rest = u64::from(block.owner) | (block.kind as u64) << KIND_AT;
+        count(block.size, UNITS[0])
+            .is_some_and(|count| self.map.take_exactly(address, count << COUNT_AT | rest))
+    }
+
     /// Keeps a block again that the driver refused to free. False if the address has another one by now: then this one is gone.
     pub fn put_back(&self, address: u64, block: Block) -> bool {
         let value = self.pack(block);

@@ -127,6 +127,21 @@ impl PageMap {
         )
     }
 
+    /// Removes the value at an address if it is exactly this one.
+    #[cold]
+    pub fn take_exactly(&self, address: u64, value: u64) -> bool {
+        let Some(word) = word(address, value) else {
+            return self.stray.take_if(address, |now| now == value).is_some();
+        };
+        let page = self.root.get().and_then(|root| tree::page(root, address));
+        page.is_some_and(|page| {
+            tree::find(page, address, |cell, _| {
+                cell.compare_exchange(word, 0, AcqRel, Acquire).ok()
+            })
+            .is_some()
+        })
+    }
+
     /// Calls `each` with every address and value; those that come or go meanwhile may be missed or seen.
     pub fn for_each(&self, mut each: impl FnMut(u64, u64)) {
         self.walk(|page, cell| {

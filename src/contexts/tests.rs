@@ -42,6 +42,12 @@ const NOBODY: Fake = Fake {
     device: 0,
 };
 
+/// What is dead after the driver's answer.
+fn ended(contexts: &Contexts, ending: &Ending, all: bool, alive: Option<Option<u64>>) -> Vec<u16> {
+    let retains = contexts.retains();
+    contexts.primary_ended(ending, all, alive, retains).unwrap()
+}
+
 #[test]
 fn without_a_context_nobody_owns() {
     assert_eq!(Contexts::new(1).owner(&NOBODY), Err(Code::INVALID_CONTEXT));
@@ -92,18 +98,19 @@ fn the_last_release_ends_the_incarnation_and_no_other() {
     assert_eq!(contexts.primary_retained(0x10, 0, Some(1)), vec![]);
     let first = contexts.find(0x10).unwrap();
     let ending = contexts.primary_ending(0, false);
-    assert_eq!(contexts.primary_ended(ending, false, true, Some(1)), vec![]);
+    assert_eq!(ended(&contexts, &ending, false, Some(Some(1))), vec![]);
     let ending = contexts.primary_ending(0, false);
     let next = contexts.find(0x10).unwrap();
     assert_ne!(
         first, next,
         "what is allocated from now on outlives the call"
     );
-    let dead = contexts.primary_ended(ending, false, false, None);
-    assert_eq!(dead, vec![first.slot]);
+    let dead = ended(&contexts, &ending, false, None);
+    assert_eq!(dead, vec![first.slot, next.slot], "what came meanwhile too");
     contexts.dropped(&dead);
     assert_eq!(contexts.primary_retained(0x10, 0, Some(2)), vec![]);
-    assert_eq!(contexts.find(0x10), Some(next));
+    let new = contexts.find(0x10).unwrap();
+    assert!(!dead.contains(&new.slot) && new.device == 0);
 }
 
 #[test]
@@ -115,7 +122,7 @@ fn a_context_that_died_and_came_back_at_once_is_told_by_its_id() {
     // Another thread retains while the release is in the driver.
     assert_eq!(contexts.primary_retained(0x10, 0, Some(2)), vec![]);
     assert_eq!(
-        contexts.primary_ended(ending, false, true, Some(2)),
+        ended(&contexts, &ending, false, Some(Some(2))),
         vec![first.slot]
     );
 }
@@ -127,12 +134,54 @@ fn a_release_that_others_outlive_drops_nothing_until_the_end() {
     let first = contexts.find(0x10).unwrap();
     // Somebody retained past us: the driver says that it is alive.
     let ending = contexts.primary_ending(0, false);
-    assert_eq!(contexts.primary_ended(ending, false, true, Some(1)), vec![]);
+    assert_eq!(ended(&contexts, &ending, false, Some(Some(1))), vec![]);
     let second = contexts.find(0x10).unwrap();
     let ending = contexts.primary_ending(0, false);
-    let mut dead = contexts.primary_ended(ending, false, false, None);
+    let mut dead = ended(&contexts, &ending, false, None);
     dead.sort_unstable();
-    assert_eq!(dead, vec![first.slot, second.slot]);
+    assert_eq!(dead[..2], [first.slot, second.slot]);
+}
+
+#[test]
+fn an_answer_from_before_a_retain_is_asked_for_again() {
+    let contexts = Contexts::new(1);
+    let _ = contexts.primary_retained(0x10, 0, Some(1));
+    let first = contexts.find(0x10).unwrap();
+    let ending = contexts.primary_ending(0, false);
+    let retains = contexts.retains();
+    // The driver says that it is not alive, but then another thread brings it back and allocates.
+    assert_eq!(contexts.primary_retained(0x10, 0, Some(2)), vec![]);
+    let new = contexts.find(0x10).unwrap();
+    assert_eq!(contexts.primary_ended(&ending, false, None, retains), None);
+    assert_eq!(ended(&contexts, &ending, false, Some(Some(2))), vec![first.slot]);
+    assert_eq!(contexts.find(0x10), Some(new));
+}
+
+#[test]
+fn a_slot_is_dropped_by_one_thread_and_rests_before_it_is_another_of_its_device() {
+    let contexts = Contexts::new(2);
+    let old = contexts.created(0x10, 1);
+    assert!(!contexts.is_over(old.slot));
+    assert_eq!(contexts.destroyed(old), vec![old.slot]);
+    assert!(contexts.is_over(old.slot));
+    assert_eq!(contexts.destroyed(old), vec![], "somebody else drops it");
+    contexts.dropped(&[old.slot]);
+    assert_eq!((contexts.to_sweep(0), contexts.to_sweep(1)), (vec![], vec![old.slot]));
+    assert_eq!(contexts.to_sweep(1), vec![], "once");
+    let mut reused = 0;
+    for handle in 1..100 {
+        let device = u32::from(handle % 2 == 0);
+        let owner = contexts.created(handle << 8, device);
+        assert_eq!(contexts.device_of(owner.slot), Some(device));
+        if owner.slot == old.slot {
+            assert!(handle as usize > RESTING && device == 1);
+            reused += 1;
+        }
+        let dead = contexts.destroyed(owner);
+        contexts.dropped(&dead);
+        contexts.to_sweep(device);
+    }
+    assert!(reused > 0);
 }
 
 #[test]
@@ -143,7 +192,7 @@ fn a_reset_ends_the_incarnation_whoever_holds_it() {
     let first = contexts.find(0x10).unwrap();
     let ending = contexts.primary_ending(0, true);
     assert_eq!(
-        contexts.primary_ended(ending, true, true, Some(2)),
+        ended(&contexts, &ending, true, Some(Some(2))),
         vec![first.slot]
     );
 }
@@ -157,8 +206,7 @@ fn a_refused_release_changes_nothing() {
     contexts.primary_lives(ending, false);
     let ending = contexts.primary_ending(0, false);
     assert!(
-        contexts
-            .primary_ended(ending, false, false, None)
+        ended(&contexts, &ending, false, None)
             .contains(&first.slot)
     );
 }
@@ -169,7 +217,7 @@ fn a_recycled_handle_means_the_new_context() {
     let old = contexts.created(0x10, 0);
     let new = contexts.created(0x10, 1);
     assert_eq!(contexts.find(0x10), Some(new));
-    contexts.destroyed(old);
+    assert_eq!(contexts.destroyed(old), vec![old.slot]);
     assert_eq!(contexts.find(0x10), Some(new));
 }
 

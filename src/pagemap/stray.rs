@@ -60,7 +60,7 @@ impl Stray {
         self.take_if(address, |_| true)
     }
 
-    fn take_if(&self, address: u64, accept: impl FnOnce(u64) -> bool) -> Option<u64> {
+    pub(super) fn take_if(&self, address: u64, accept: impl FnOnce(u64) -> bool) -> Option<u64> {
         if self.is_empty() {
             return None;
         }

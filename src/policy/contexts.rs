@@ -3,7 +3,7 @@
 use super::Governor;
 use crate::code::Code;
 use crate::driver::Driver;
-use crate::ledger::Kind;
+use crate::ledger::{Block, Kind};
 
 impl Governor<'_> {
     /// A context was created by the program.
@@ -28,8 +28,8 @@ impl Governor<'_> {
         let working = self.giving_back();
         let code = call();
         if let (true, Some(owner)) = (code.is_success(), owner) {
-            self.drop_blocks(owner.device, &[owner.slot]);
-            self.contexts.destroyed(owner);
+            let dead = self.contexts.destroyed(owner);
+            self.forget(owner.device, dead);
             drop(working);
             self.read_overhead(driver, owner.device);
         }
@@ -49,8 +49,8 @@ impl Governor<'_> {
         if let (true, Some(owner)) = (code.is_success(), owner)
             && self.contexts.detached(handle)
         {
-            self.drop_blocks(owner.device, &[owner.slot]);
-            self.contexts.destroyed(owner);
+            let dead = self.contexts.destroyed(owner);
+            self.forget(owner.device, dead);
             drop(working);
             self.read_overhead(driver, owner.device);
         }
@@ -62,7 +62,7 @@ impl Governor<'_> {
         let dead = self
             .contexts
             .primary_retained(handle, device, driver.context_id(handle));
-        self.forget(device, &dead);
+        self.forget(device, dead);
         self.read_overhead(driver, device);
     }
 
@@ -100,40 +100,65 @@ impl Governor<'_> {
             self.contexts.primary_lives(ending, all);
             return code;
         }
-        // Where the driver does not say, our own count of retains has to do.
-        let active = driver
-            .primary_is_active(device)
-            .unwrap_or_else(|| ending.leaves_it_alive());
-        let id = if active {
-            self.contexts
-                .primary_handle(device)
-                .and_then(|handle| driver.context_id(handle))
-        } else {
-            None
+        let (dead, active) = loop {
+            let retains = self.contexts.retains();
+            // Where the driver does not say, our own count of retains has to do.
+            let active = driver
+                .primary_is_active(device)
+                .unwrap_or_else(|| ending.leaves_it_alive());
+            let id = if active {
+                self.contexts
+                    .primary_handle(device)
+                    .and_then(|handle| driver.context_id(handle))
+            } else {
+                None
+            };
+            let alive = active.then_some(id);
+            if let Some(dead) = self.contexts.primary_ended(&ending, all, alive, retains) {
+                break (dead, active);
+            }
         };
-        let dead = self.contexts.primary_ended(ending, all, active, id);
-        self.forget(device, &dead);
+        let ended = !dead.is_empty() || !active;
+        self.forget(device, dead);
         drop(working);
-        if !dead.is_empty() || !active {
+        if ended {
             self.read_overhead(driver, device);
         }
         code
     }
 
-    fn forget(&self, device: u32, dead: &[u16]) {
-        if !dead.is_empty() {
-            self.drop_blocks(device, dead);
-            self.contexts.dropped(dead);
+    /// A block was kept for an owner whose blocks had been dropped by then: it died with it, or came just after it and
+    /// belongs to the context that is current now, which then ends its charge.
+    #[cold]
+    pub(super) fn kept_late<D: Driver>(&self, driver: &D, address: u64, block: Block) {
+        // The address may be another block's by now.
+        if !self.ledger.take_exactly(address, block) {
+            return;
+        }
+        let device = self.contexts.device_of(block.owner);
+        match self.contexts.owner(driver) {
+            Ok(now) if now.slot != block.owner && Some(now.device) == device => {
+                let owner = now.slot;
+                self.keep(driver, address, Block { owner, ..block });
+            }
+            _ => self.gone(driver, block),
         }
     }
 
-    fn drop_blocks(&self, device: u32, slots: &[u16]) {
+    /// Ends the charges of what died with its owners, and of what was kept too late for owners that died before.
+    fn forget(&self, device: u32, dead: Vec<u16>) {
+        let mut owners = self.contexts.to_sweep(device);
+        owners.extend(&dead);
+        if owners.is_empty() {
+            return;
+        }
         let gone = self
             .ledger
-            .purge(|block| block.kind != Kind::Pool && slots.contains(&block.owner));
+            .purge(|block| block.kind != Kind::Pool && owners.contains(&block.owner));
         if let Some(budget) = self.budget(device) {
             let blocks: u64 = gone.iter().map(|owner| owner.bytes).sum();
-            budget.release(blocks + self.arrays.purge(slots));
+            budget.release(blocks + self.arrays.purge(&owners));
         }
+        self.contexts.dropped(&dead);
     }
 }
