@@ -105,8 +105,8 @@ impl Shape {
         if self.flags & WITHOUT_MEMORY != 0 {
             return Some(0);
         }
-        let sizes = (0..levels.min(self.most_levels())).map(|level| self.level(level).bytes());
-        let sum = sizes.sum::<Option<u64>>()?;
+        let sum = (0..levels.min(self.most_levels()))
+            .try_fold(0_u64, |sum, level| sum.checked_add(self.level(level).bytes()?))?;
         block_size(sum.checked_next_multiple_of(TILE)?)
     }
 
@@ -226,6 +226,7 @@ mod tests {
     #[test]
     fn impossible_shapes_are_none_and_odd_ones_are_the_drivers_to_judge() {
         assert_eq!(flat(u64::MAX, 2, FLOAT, 4).block(1), None);
+        assert_eq!(flat(1 << 63, 0, 0x01, 1).block(64), None);
         assert!(flat(1, 1, FLOAT, 4).is_sound(1));
         assert!(!flat(0, 1, FLOAT, 4).is_sound(1));
         assert!(!flat(1, 1, FLOAT, 3).is_sound(1));

@@ -131,6 +131,10 @@ fn without_nvml_only_allocations_count_and_the_log_says_so() {
         let out = run(&sim, "1000MiB", "fill 9999 cuMemAlloc_v2 &a 2M\n").out();
         assert_eq!(filled(out.ok(), 0), (500, 2), "{nvml}: {out}");
         assert!(out.stderr.contains("overhead can't be measured"), "{nvml}: {out}");
+        // Small blocks would be 31 GiB if each were a page; one page at most stays free.
+        let out = run(&sim, "1000MiB", "fill 99999 cuMemAlloc_v2 &a 64K\n").out();
+        let (small, code) = filled(out.ok(), 0);
+        assert!((15_969..=16_000).contains(&small) && code == 2, "{nvml}: {out}");
     }
 }
 

@@ -26,7 +26,7 @@ impl Governor<'_> {
         let reservation = match budget.reserve_packed(lane, bytes, risk) {
             Ok(reservation) => reservation,
             Err(_) if !sound() || !self.would_look(driver) => return Err(Failure::Forward),
-            Err(_) => self.reserve_hard(driver, lane, owner.device, bytes, 0, false)?,
+            Err(_) => self.reserve_hard(driver, lane, owner.device, bytes, risk, false)?,
         };
         let handle = call().map_err(Failure::Driver)?;
         reservation.commit();
@@ -51,7 +51,14 @@ impl Governor<'_> {
     }
 
     fn array_gone(&self, array: Array) {
-        if let Some(budget) = self.contexts.device_of(array.owner).and_then(|device| self.budget(device)) {
+        let Some(device) = self.contexts.device_of(array.owner) else {
+            return;
+        };
+        if let Some(budget) = self.budget(device) {
+            if self.measures(device) && overhead::risk(array.bytes) > 0 {
+                // The page may stay with its neighbours.
+                budget.suspect(array.bytes);
+            }
             budget.release(array.bytes);
         }
     }

@@ -152,12 +152,17 @@ impl Governor<'_> {
         if owners.is_empty() {
             return;
         }
-        let gone = self
-            .ledger
-            .purge(|block| block.kind != Kind::Pool && owners.contains(&block.owner));
+        let drop_all = |is: fn(Kind) -> bool| -> u64 {
+            let gone = self
+                .ledger
+                .purge(|block| is(block.kind) && owners.contains(&block.owner));
+            gone.iter().map(|owner| owner.bytes).sum()
+        };
+        let managed = drop_all(|kind| kind == Kind::Managed);
+        let others = drop_all(|kind| !matches!(kind, Kind::Managed | Kind::Pool));
         if let Some(budget) = self.budget(device) {
-            let blocks: u64 = gone.iter().map(|owner| owner.bytes).sum();
-            budget.release(blocks + self.arrays.purge(&owners));
+            budget.drop_managed(managed);
+            budget.release(managed + others + self.arrays.purge(&owners));
         }
         self.contexts.dropped(&dead);
     }

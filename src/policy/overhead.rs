@@ -71,6 +71,7 @@ impl Governor<'_> {
                 continue;
             };
             let Some(footprint) = driver.footprint(device) else {
+                unmeasured(&budget);
                 return;
             };
             self.reread_pools(driver, device);
@@ -79,7 +80,15 @@ impl Governor<'_> {
             }
             at_least(&budget, footprint);
         }
+        if driver.footprint(device).is_none() {
+            unmeasured(&budget);
+        }
     }
+}
+
+/// Without readings only allocations count: nothing would ever settle what is taken to be possible beyond them.
+fn unmeasured(budget: &Budget<'_>) {
+    budget.unsuspect(budget.possible());
 }
 
 /// A reading that raced with allocations still shows what the overhead is at least.

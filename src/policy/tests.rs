@@ -10,6 +10,8 @@ mod overhead;
 
 const MIB: u64 = 1 << 20;
 const LANE: Lane = Lane::SHARED;
+/// A footprint that can't be read.
+const NO_READING: u64 = u64::MAX;
 
 /// A driver with one context current on each test's thread, and pools with levels.
 #[derive(Default)]
@@ -46,7 +48,7 @@ impl Driver for Fake {
     }
     fn footprint(&self, _: u32) -> Option<u64> {
         self.readings.set(self.readings.get() + 1);
-        Some(self.footprint.get())
+        Some(self.footprint.get()).filter(|bytes| *bytes != NO_READING)
     }
     fn trim_pool(&self, pool: usize) {
         self.trims.set(self.trims.get() + 1);

@@ -113,3 +113,41 @@ fn freed_small_blocks_leave_their_page_behind_until_a_reading() {
     assert!(take_of(&governor, &driver, 402 * MIB, 402 * MIB).is_err());
     take_of(&governor, &driver, 400 * MIB, 400 * MIB).unwrap();
 }
+
+#[test]
+fn without_a_reading_small_blocks_cost_no_more_than_they_are() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    let governor = measured(&cells, 1000 * MIB);
+    driver.footprint.set(NO_READING);
+    governor.context_created(&driver, 0x10, 0);
+    // As pages of their own they would be 4 GiB.
+    for _ in 0..2000 {
+        let address = take_of(&governor, &driver, 512, 0).unwrap();
+        assert_eq!(governor.free(&driver, LANE, address, || Code::SUCCESS), Code::SUCCESS);
+    }
+    take_of(&governor, &driver, 1000 * MIB, 0).unwrap();
+}
+
+#[test]
+fn managed_memory_that_died_with_its_context_holds_no_overhead_up() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    let governor = measured(&cells, 1000 * MIB);
+    driver.footprint.set(300 * MIB);
+    governor.context_created(&driver, 0x10, 0);
+    let call = || {
+        Ok(Granted {
+            address: driver.fresh(),
+            size: 100 * MIB,
+        })
+    };
+    let undo = |_| panic!("nothing to undo");
+    governor
+        .allocate(&driver, LANE, Kind::Managed, 100 * MIB, call, undo)
+        .unwrap();
+    driver.footprint.set(0);
+    assert_eq!(governor.context_destroy(&driver, 0x10, || Code::SUCCESS), Code::SUCCESS);
+    assert_eq!(
+        governor.memory_info(0, 1 << 40),
+        Some((1000 * MIB, 1000 * MIB))
+    );
+}
