@@ -5,7 +5,7 @@
 //! first context is taken for its own.
 
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use gpucap_core::code::Code;
 
@@ -62,6 +62,14 @@ static STARTED: AtomicU8 = AtomicU8::new(0);
 /// The number by which NVML knows this process, once found; 0 before.
 static KNOWN_AS: AtomicU32 = AtomicU32::new(0);
 
+/// The process is ending: NVML's own destructors may have run.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Asks NVML nothing from now on. For the end of the process, where the runtime still unloads modules and releases contexts.
+pub fn stop() {
+    ENDING.store(true, Ordering::Relaxed);
+}
+
 /// Forgets by which number NVML knows this process, in a forked child.
 pub fn forget() {
     KNOWN_AS.store(0, Ordering::Relaxed);
@@ -79,8 +87,9 @@ pub fn footprint(device: u32) -> Option<u64> {
         used.filter(|used| *used != NOT_AVAILABLE).max()
     };
     if known != 0 {
-        // A process without a context on this device is not in its lists.
-        return Some(of(known).unwrap_or(0));
+        // A process without a context on this device is not in its lists; one that is there may have no number.
+        let listed = processes.iter().any(|process| process.pid == known);
+        return if listed { of(known) } else { Some(0) };
     }
     let (pid, used) = own_pids()
         .into_iter()
@@ -129,6 +138,9 @@ pub fn can_measure(device: u32) -> bool {
 }
 
 fn handle(device: u32) -> Option<Handle> {
+    if ENDING.load(Ordering::Relaxed) {
+        return None;
+    }
     let slot = HANDLES.get(device as usize)?;
     let kept = slot.load(Ordering::Acquire);
     if !kept.is_null() {
@@ -174,7 +186,7 @@ fn read(function: List, device: Handle) -> Option<Vec<Process>> {
         // SAFETY: `list` has room for `count` records of this layout (nvml.h).
         let code = unsafe { function(device, &raw mut count, list.as_mut_ptr()) };
         if code == INSUFFICIENT_SIZE && room < 1 << 16 {
-            room = (count as usize).max(room) * 2;
+            room = (count as usize).clamp(room, 1 << 16) * 2;
             continue;
         }
         code.ok().ok()?;

@@ -85,15 +85,21 @@ pub fn denied(state: &State, entry: &str, denial: Denial) {
     }
 }
 
-/// Has the sum written when the process ends, if anybody wants to read it.
+/// Has the readings ended when the process ends, and the sum written, if anybody wants to read it.
 pub fn at_exit() {
+    // SAFETY: atexit(3) takes a function without arguments; this library is never unloaded (-z nodelete).
+    unsafe { libc::atexit(ending) };
+}
+
+/// Called before the handlers and destructors of what was loaded before the driver started, the CUDA runtime's too.
+extern "C" fn ending() {
+    nvml::stop();
     if log::enabled(Level::Info) {
-        // SAFETY: atexit(3) takes a function without arguments; this library is never unloaded (-z nodelete).
-        unsafe { libc::atexit(sums) };
+        sums();
     }
 }
 
-extern "C" fn sums() {
+fn sums() {
     let Some(state) = state::existing() else {
         return;
     };

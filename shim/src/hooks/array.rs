@@ -17,8 +17,8 @@ pub unsafe fn create(
     out: *mut Array,
     descriptor: *const ArrayDescriptor,
 ) -> Code {
-    // SAFETY: a pointer that is not null is one that the driver reads just the same.
-    let shape = unsafe { descriptor.as_ref() }.map(|d| Shape {
+    // SAFETY: asked only for a call that the driver answers by reading it just the same.
+    let shape = || unsafe { read(descriptor) }.map(|d| Shape {
         width: d.width as u64,
         height: d.height as u64,
         format: d.format,
@@ -39,8 +39,8 @@ pub unsafe fn create_v1(
     out: *mut Array,
     descriptor: *const ArrayDescriptorV1,
 ) -> Code {
-    // SAFETY: a pointer that is not null is one that the driver reads just the same.
-    let shape = unsafe { descriptor.as_ref() }.map(|d| Shape {
+    // SAFETY: asked only for a call that the driver answers by reading it just the same.
+    let shape = || unsafe { read(descriptor) }.map(|d| Shape {
         width: u64::from(d.width),
         height: u64::from(d.height),
         format: d.format,
@@ -61,8 +61,8 @@ pub unsafe fn create_3d(
     out: *mut Array,
     descriptor: *const Array3dDescriptor,
 ) -> Code {
-    // SAFETY: the program's own argument.
-    let shape = unsafe { shape_of(descriptor) };
+    // SAFETY: asked only for a call that the driver answers by reading it just the same.
+    let shape = || unsafe { shape_of(descriptor) };
     // SAFETY: `out` is the program's pointer or one of ours that is valid for one handle.
     let call = |out| unsafe { real(out, descriptor) };
     made("cuArray3DCreate_v2", shape, 1, out, call, real::array_destroy)
@@ -77,8 +77,8 @@ pub unsafe fn create_3d_v1(
     out: *mut Array,
     descriptor: *const Array3dDescriptorV1,
 ) -> Code {
-    // SAFETY: a pointer that is not null is one that the driver reads just the same.
-    let shape = unsafe { descriptor.as_ref() }.map(|d| Shape {
+    // SAFETY: asked only for a call that the driver answers by reading it just the same.
+    let shape = || unsafe { read(descriptor) }.map(|d| Shape {
         width: u64::from(d.width),
         height: u64::from(d.height),
         depth: u64::from(d.depth),
@@ -101,8 +101,8 @@ pub unsafe fn create_mipmapped(
     descriptor: *const Array3dDescriptor,
     levels: u32,
 ) -> Code {
-    // SAFETY: the program's own argument.
-    let shape = unsafe { shape_of(descriptor) };
+    // SAFETY: asked only for a call that the driver answers by reading it just the same.
+    let shape = || unsafe { shape_of(descriptor) };
     // SAFETY: `out` is the program's pointer or one of ours that is valid for one handle.
     let call = |out| unsafe { real(out, descriptor, levels) };
     made("cuMipmappedArrayCreate", shape, levels, out, call, real::mipmapped_array_destroy)
@@ -127,7 +127,7 @@ pub unsafe fn destroy(real: unsafe extern "C" fn(Array) -> Code, array: Array) -
 /// A pointer that is not null is valid, as the driver requires.
 unsafe fn shape_of(descriptor: *const Array3dDescriptor) -> Option<Shape> {
     // SAFETY: this function's contract.
-    let d = unsafe { descriptor.as_ref() }?;
+    let d = unsafe { read(descriptor) }?;
     Some(Shape {
         width: d.width as u64,
         height: d.height as u64,
@@ -138,20 +138,33 @@ unsafe fn shape_of(descriptor: *const Array3dDescriptor) -> Option<Shape> {
     })
 }
 
+/// What a pointer of the program leads to; it may be at any address, as the driver takes it.
+///
+/// # Safety
+/// A pointer that is not null is valid, as the driver requires.
+unsafe fn read<T>(at: *const T) -> Option<T> {
+    // SAFETY: this function's contract; descriptors are plain integers.
+    (!at.is_null()).then(|| unsafe { at.read_unaligned() })
+}
+
 fn made(
     entry: &str,
-    shape: Option<Shape>,
+    shape: impl FnOnce() -> Option<Shape>,
     levels: u32,
     out: *mut Array,
     call: impl Fn(*mut Array) -> Code,
     destroy: unsafe fn(Array) -> Code,
 ) -> Code {
-    let bytes = shape.and_then(|shape| shape.block(levels));
-    // Nothing to charge, or nothing that can be: the driver's to answer.
-    let (Some(shape), Some(bytes @ 1..), false) = (shape, bytes, out.is_null()) else {
+    if out.is_null() {
+        return call(out);
+    }
+    let Some(state) = state::get() else {
         return call(out);
     };
-    let Some(state) = state::get() else {
+    let shape = shape();
+    let bytes = shape.and_then(|shape| shape.block(levels));
+    // Nothing to charge, or nothing that can be: the driver's to answer.
+    let (Some(shape), Some(bytes @ 1..)) = (shape, bytes) else {
         return call(out);
     };
     let given = || {
@@ -161,7 +174,7 @@ fn made(
     let sound = || shape.is_sound(levels);
     let outcome = state.governor.array_create(&DRIVER, lane::mine(), bytes, sound, given);
     // SAFETY: the program's pointer, which is not null.
-    let accept = |array| unsafe { out.write(handle(array)) };
+    let accept = |array| unsafe { out.write_unaligned(handle(array)) };
     let undo = |array| {
         // SAFETY: the handle has just come from the driver and nobody else knows it.
         real::relaxed(|| unsafe { destroy(handle(array)) });

@@ -89,7 +89,7 @@ fn new_context(
         return None;
     }
     // SAFETY: the driver has just written the program's pointer.
-    let context = unsafe { pctx.read() };
+    let context = unsafe { pctx.read_unaligned() };
     Some((state::get()?, context, u32::try_from(device).ok()?))
 }
 
@@ -119,7 +119,7 @@ pub unsafe fn attach(
     let code = unsafe { real(pctx, flags) };
     if let (true, false, Some(state)) = (code.is_success(), pctx.is_null(), state::get()) {
         // SAFETY: the driver has just written it.
-        state.governor.context_attached(unsafe { pctx.read() });
+        state.governor.context_attached(unsafe { pctx.read_unaligned() });
     }
     code
 }

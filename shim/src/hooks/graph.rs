@@ -228,8 +228,8 @@ pub unsafe fn instantiate_with_params(
     graph: Graph,
     params: *mut GraphInstantiateParams,
 ) -> Code {
-    // SAFETY: a pointer that is not null is one that the driver reads just the same.
-    let upload = unsafe { params.as_ref() }.is_some_and(|params| params.flags & UPLOAD != 0);
+    // SAFETY: a graph owns memory, so the driver has started and reads a pointer that is not null just the same.
+    let upload = books().is_some() && unsafe { params.as_ref() }.is_some_and(|params| params.flags & UPLOAD != 0);
     // SAFETY: the program's own arguments.
     made(out, graph, upload, "cuGraphInstantiateWithParams", || unsafe { real(out, graph, params) })
 }

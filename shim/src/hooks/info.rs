@@ -38,19 +38,19 @@ pub unsafe fn mem_get_info(
         return code;
     };
     // SAFETY: a pointer that is not null has just been written to by the driver.
-    let device_free = unsafe { free.as_ref() }.copied().unwrap_or(0);
+    let device_free = if free.is_null() { 0 } else { unsafe { free.read_unaligned() } };
     let Some((seen_free, seen_total)) = view(state, device_free as u64) else {
         return code;
     };
     // SAFETY: non-null pointers of the program that the driver has just written to.
     unsafe {
         if !free.is_null() {
-            free.write(usize::try_from(seen_free).unwrap_or(usize::MAX));
+            free.write_unaligned(usize::try_from(seen_free).unwrap_or(usize::MAX));
         }
         if !total.is_null() {
-            total.write(
+            total.write_unaligned(
                 total
-                    .read()
+                    .read_unaligned()
                     .min(usize::try_from(seen_total).unwrap_or(usize::MAX)),
             );
         }
@@ -86,10 +86,10 @@ pub unsafe fn mem_get_info_v1(
     // SAFETY: non-null pointers of the program that the driver has just written to.
     unsafe {
         if !free.is_null() {
-            free.write(free.read().min(saturated(seen_free)));
+            free.write_unaligned(free.read_unaligned().min(saturated(seen_free)));
         }
         if !total.is_null() {
-            total.write(total.read().min(saturated(seen_total)));
+            total.write_unaligned(total.read_unaligned().min(saturated(seen_total)));
         }
     }
     code
@@ -109,9 +109,9 @@ pub unsafe fn device_total_mem(
     if let (true, false, Some(total)) = (code.is_success(), bytes.is_null(), total_of(device)) {
         // SAFETY: the driver has just written it.
         unsafe {
-            bytes.write(
+            bytes.write_unaligned(
                 bytes
-                    .read()
+                    .read_unaligned()
                     .min(usize::try_from(total).unwrap_or(usize::MAX)),
             )
         };
@@ -132,7 +132,7 @@ pub unsafe fn device_total_mem_v1(
     let code = unsafe { real(bytes, device) };
     if let (true, false, Some(total)) = (code.is_success(), bytes.is_null(), total_of(device)) {
         // SAFETY: the driver has just written it.
-        unsafe { bytes.write(bytes.read().min(saturated(total))) };
+        unsafe { bytes.write_unaligned(bytes.read_unaligned().min(saturated(total))) };
     }
     code
 }

@@ -78,7 +78,7 @@ pub unsafe fn alloc(
         Kind::Linear,
         size,
         call,
-        |address| unsafe { dptr.write(address) },
+        |address| unsafe { dptr.write_unaligned(address) },
     )
 }
 
@@ -109,7 +109,7 @@ pub unsafe fn alloc_v1(
         Kind::Linear,
         size,
         call,
-        |address| unsafe { dptr.write(low(address)) },
+        |address| unsafe { dptr.write_unaligned(low(address)) },
     )
 }
 
@@ -142,7 +142,7 @@ pub unsafe fn alloc_managed(
         Kind::Managed,
         size,
         call,
-        |address| unsafe { dptr.write(address) },
+        |address| unsafe { dptr.write_unaligned(address) },
     )
 }
 
@@ -183,8 +183,8 @@ pub unsafe fn alloc_pitch(
     let accept = |address| {
         // SAFETY: the program's pointers, which are not null.
         unsafe {
-            dptr.write(address);
-            pitch.write(given);
+            dptr.write_unaligned(address);
+            pitch.write_unaligned(given);
         }
     };
     let forward = || {
@@ -241,8 +241,8 @@ pub unsafe fn alloc_pitch_v1(
     let accept = |address| {
         // SAFETY: the program's pointers, which are not null.
         unsafe {
-            dptr.write(low(address));
-            pitch.write(given);
+            dptr.write_unaligned(low(address));
+            pitch.write_unaligned(given);
         }
     };
     let forward = || {

@@ -212,7 +212,7 @@ fn ordered(
         state,
         entry,
         outcome,
-        |address| unsafe { dptr.write(address) },
+        |address| unsafe { dptr.write_unaligned(address) },
         given,
         undo,
     )
@@ -232,7 +232,7 @@ fn captured(
     if let (true, Some(graph)) = (code.is_success(), streams.captures_into(stream)) {
         let device = pool(state).map(|pool| pool.device);
         // SAFETY: the program's pointer, which is not null and which the driver has just written to.
-        graph::allocates(state, graph, device, unsafe { dptr.read() }, bytes as u64);
+        graph::allocates(state, graph, device, unsafe { dptr.read_unaligned() }, bytes as u64);
     }
     code
 }
@@ -330,7 +330,7 @@ pub unsafe fn pool_create(
     }
     if let Some(state) = state::get() {
         // SAFETY: the driver has just read `props` and written `pool`.
-        let (handle, location) = unsafe { (pool.read(), (*props).location) };
+        let (handle, location) = unsafe { (pool.read_unaligned(), (&raw const (*props).location).read_unaligned()) };
         state.governor.pool_created(handle, location.device());
     }
     code
