@@ -100,9 +100,10 @@ fn at_least(budget: &Budget<'_>, footprint: u64) {
 }
 
 fn pause(attempt: u32) {
-    if attempt < 16 {
-        std::hint::spin_loop();
-    } else {
-        std::thread::yield_now();
+    match attempt {
+        0..16 => std::hint::spin_loop(),
+        16..32 => std::thread::yield_now(),
+        // A free that waits for the device takes its time.
+        _ => std::thread::sleep(std::time::Duration::from_micros(100)),
     }
 }

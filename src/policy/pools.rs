@@ -54,50 +54,47 @@ impl<'a> Governor<'a> {
         lane: Lane,
         pool: PoolRef,
         bytes: u64,
-        call: impl FnOnce() -> Result<u64, Code>,
-        undo: impl FnOnce(u64),
+        call: impl Fn() -> Result<u64, Code>,
+        undo: impl Fn(u64),
     ) -> Result<u64, Failure> {
         let budget = self.budget(pool.device).ok_or(Failure::Forward)?;
         // As the driver rounds them; where that overflows it has the answer.
         let bytes = bytes
             .checked_next_multiple_of(SMALL_STEP)
             .ok_or(Failure::Forward)?;
-        let reservation = self.pool_start(driver, lane, pool, bytes, &budget)?;
-        let address = match call() {
-            Ok(address) => address,
-            Err(code) => {
-                let reading = self.read(driver, pool);
-                self.pools
-                    .cancel(pool, bytes, reading, &budget, reservation);
-                return Err(Failure::Driver(code));
+        let mut reservation = self.pool_start(driver, lane, pool, bytes, &budget)?;
+        // A first try may have been held to less than the limit, because a reading was due.
+        let mut last = !self.measures(pool.device);
+        loop {
+            let address = match call() {
+                Ok(address) => address,
+                Err(code) => {
+                    let reading = self.read(driver, pool);
+                    self.pools.cancel(pool, bytes, reading, &budget, reservation);
+                    return Err(Failure::Driver(code));
+                }
+            };
+            let block = Block { size: bytes, kind: Kind::Pool, owner: pool.slot };
+            self.keep(driver, address, block);
+            let reading = self.read(driver, pool);
+            let Err(unpaid) = self.pools.settle(pool, bytes, reading, &budget, reservation) else {
+                return Ok(address);
+            };
+            // It grew past that all the same: undo it, and take from the pool what it no longer needs.
+            self.ledger.take(address);
+            let working = self.giving_back();
+            undo(address);
+            driver.trim_pool(pool.handle);
+            let refused = Refused { held: budget.held(), overhead: budget.overhead() };
+            let reading = self.read(driver, pool);
+            self.pools.cancel(pool, bytes, reading, &budget, unpaid);
+            drop(working);
+            if last {
+                return Err(Failure::Denied(deny(&budget, pool.device, bytes, refused)));
             }
-        };
-        let block = Block {
-            size: bytes,
-            kind: Kind::Pool,
-            owner: pool.slot,
-        };
-        self.keep(driver, address, block);
-        let reading = self.read(driver, pool);
-        let settled = self
-            .pools
-            .settle(pool, bytes, reading, &budget, reservation);
-        let Err(reservation) = settled else {
-            return Ok(address);
-        };
-        // It grew past the limit all the same: undo it, and take from the pool what it no longer needs.
-        self.ledger.take(address);
-        let _working = self.giving_back();
-        undo(address);
-        driver.trim_pool(pool.handle);
-        let refused = Refused {
-            held: budget.held(),
-            overhead: budget.overhead(),
-        };
-        let reading = self.read(driver, pool);
-        self.pools
-            .cancel(pool, bytes, reading, &budget, reservation);
-        Err(Failure::Denied(deny(&budget, pool.device, bytes, refused)))
+            last = true;
+            reservation = self.pool_start_hard(driver, lane, pool, bytes, &budget)?;
+        }
     }
 
     /// Reserves what a pool may grow by for `bytes`.

@@ -151,3 +151,30 @@ fn managed_memory_that_died_with_its_context_holds_no_overhead_up() {
         Some((1000 * MIB, 1000 * MIB))
     );
 }
+
+#[test]
+fn a_pool_that_grows_by_more_than_was_expected_is_refused_at_the_limit_and_not_before() {
+    let (cells, driver) = ([Cells::default()], Fake::new());
+    // Readings are due from 744 MiB on.
+    let governor = measured(&cells, 1000 * MIB);
+    driver.footprint.set(300 * MIB);
+    governor.context_created(&driver, 0x10, 0);
+    governor.pool_created(0x99, Some(0));
+    let set = |reserved, used| driver.pools.borrow_mut().insert(0x99, PoolLevels { reserved, used });
+    set(0, 0);
+    let pool = governor.pool(0x99, None).unwrap();
+    let call = || {
+        set(448 * MIB, 416 * MIB);
+        Ok(driver.fresh())
+    };
+    let undo = |_| {
+        set(448 * MIB, 0);
+    };
+    governor
+        .pool_allocate(&driver, LANE, pool, 416 * MIB, call, undo)
+        .unwrap();
+    assert_eq!(
+        governor.memory_info(0, 1 << 40),
+        Some((252 * MIB, 1000 * MIB))
+    );
+}
