@@ -43,6 +43,15 @@ impl Arrays {
         free
     }
 
+    /// Makes the arrays of one slot another's.
+    pub fn change_owner(&self, from: u16, to: u16) {
+        for array in self.arrays.lock().values_mut() {
+            if array.owner == from {
+                array.owner = to;
+            }
+        }
+    }
+
     /// Forgets the arrays of dead contexts: their bytes.
     pub fn purge(&self, slots: &[u16]) -> u64 {
         let arrays = &mut *self.arrays.lock();

@@ -15,7 +15,8 @@ fn flat(session: &mut Session, [width, height, format, channels]: [u64; 4]) {
 
 /// Puts a `CUDA_ARRAY3D_DESCRIPTOR` into slot `d`.
 fn deep(session: &mut Session, [width, height, depth, format, channels, flags]: [u64; 6]) {
-    session.set("d", &[(0, 8, width), (8, 8, height), (16, 8, depth), (24, 4, format), (28, 4, channels), (32, 4, flags)]);
+    session
+        .set("d", &[(0, 8, width), (8, 8, height), (16, 8, depth), (24, 4, format), (28, 4, channels), (32, 4, flags)]);
 }
 
 #[test]
@@ -45,7 +46,9 @@ fn an_array_of_every_format_and_shape_is_charged_what_the_driver_takes_for_it() 
 #[test]
 fn every_entry_that_makes_arrays_stops_at_the_limit_and_leaves_its_out_param_alone() {
     let sim = Sim::new();
-    for entry in ["cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate", "cuArrayCreate", "cuArray3DCreate"] {
+    for entry in
+        ["cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate", "cuArrayCreate", "cuArray3DCreate"]
+    {
         let mut session = Session::capped(&sim, "64MiB");
         match entry {
             "cuArrayCreate_v2" => flat(&mut session, [1024, 1024, FLOAT, 4]),

@@ -93,7 +93,8 @@ fn each_kind_of_allocation_alone_does_to_a_capture_what_it_does_without_us() {
         let broken = as_without_us("1GiB", &commands);
         assert_eq!(broken > 0, mode != RELAXED, "mode {mode}: {broken}");
         // At the limit too the driver's code comes first, where it would not get as far as looking for memory.
-        let forbidden: Vec<String> = ["cuMemAlloc_v2 &x 4M", "cuArrayCreate_v2 &x &flat"].into_iter().flat_map(one).collect();
+        let forbidden: Vec<String> =
+            ["cuMemAlloc_v2 &x 4M", "cuArrayCreate_v2 &x &flat"].into_iter().flat_map(one).collect();
         if mode != RELAXED {
             as_without_us("0", &forbidden);
         }
@@ -106,7 +107,9 @@ fn another_thread_may_allocate_during_a_capture_as_without_us() {
         let begin = format!("cuStreamBeginCapture_v2 $s {mode}");
         let mut commands = lines(&[&[&begin]]);
         // Those that the other thread's own mode lets through, and then the others.
-        for kind in ["cuMemAllocAsync &a 4M $t", "cuMemFreeAsync $a $t", "cuMemCreate &h 4M &physical 0", "cuMemAlloc_v2 &l 4M"] {
+        for kind in
+            ["cuMemAllocAsync &a 4M $t", "cuMemFreeAsync $a $t", "cuMemCreate &h 4M &physical 0", "cuMemAlloc_v2 &l 4M"]
+        {
             commands.push(format!("other {kind}"));
         }
         commands.push("cuStreamEndCapture $s &graph".to_owned());
@@ -143,29 +146,27 @@ fn a_refusal_during_a_capture_neither_trims_nor_waits_and_the_next_one_after_it_
 
 #[test]
 fn a_collective_of_nccl_survives_its_capture() {
-    let commands = lines(&[
-        &[
-            "cuEventCreate &e 2",
-            "cuStreamBeginCapture_v2 $s 0",
-            "cuThreadExchangeStreamCaptureMode &relaxed",
-            "cuMemCreate &handle 4M &physical 0",
-            "cuMemAddressReserve &va 4M 0 0 0",
-            "cuMemMap $va 4M 0 $handle 0",
-            "cuMemAlloc_v2 &scratch 2M",
-            "cuThreadExchangeStreamCaptureMode &relaxed",
-            "cuEventRecordWithFlags $e $s 0",
-            "cuStreamWaitEvent $t $e 0",
-            "cuStreamGetCaptureInfo_v2 $t &status &id &graph &after &count",
-            "cuEventRecord $e $t",
-            "cuStreamWaitEvent $s $e 0",
-            "cuStreamEndCapture $s &graph",
-            "cuGraphInstantiateWithFlags &exec $graph 0",
-            "cuGraphLaunch $exec $s",
-            "cuStreamSynchronize $s",
-            "cuGraphExecDestroy $exec",
-            "cuGraphDestroy $graph",
-        ],
-    ]);
+    let commands = lines(&[&[
+        "cuEventCreate &e 2",
+        "cuStreamBeginCapture_v2 $s 0",
+        "cuThreadExchangeStreamCaptureMode &relaxed",
+        "cuMemCreate &handle 4M &physical 0",
+        "cuMemAddressReserve &va 4M 0 0 0",
+        "cuMemMap $va 4M 0 $handle 0",
+        "cuMemAlloc_v2 &scratch 2M",
+        "cuThreadExchangeStreamCaptureMode &relaxed",
+        "cuEventRecordWithFlags $e $s 0",
+        "cuStreamWaitEvent $t $e 0",
+        "cuStreamGetCaptureInfo_v2 $t &status &id &graph &after &count",
+        "cuEventRecord $e $t",
+        "cuStreamWaitEvent $s $e 0",
+        "cuStreamEndCapture $s &graph",
+        "cuGraphInstantiateWithFlags &exec $graph 0",
+        "cuGraphLaunch $exec $s",
+        "cuStreamSynchronize $s",
+        "cuGraphExecDestroy $exec",
+        "cuGraphDestroy $graph",
+    ]]);
     assert_eq!(as_without_us("1GiB", &commands), 0);
 }
 

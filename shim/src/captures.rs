@@ -161,11 +161,7 @@ pub fn begin(stream: CUstream, mode: u32, call: impl FnOnce() -> Code) -> Code {
 pub fn end(stream: CUstream, call: impl FnOnce() -> Code) -> Code {
     let stream = Stream::of(stream);
     let code = call();
-    let over = [
-        Code::SUCCESS,
-        Code::STREAM_CAPTURE_INVALIDATED,
-        Code::STREAM_CAPTURE_UNJOINED,
-    ];
+    let over = [Code::SUCCESS, Code::STREAM_CAPTURE_INVALIDATED, Code::STREAM_CAPTURE_UNJOINED];
     if over.contains(&code) {
         let captures = &mut *CAPTURES.lock();
         if let Some(at) = captures.iter().position(|capture| capture.stream == stream) {

@@ -64,13 +64,7 @@ impl Governor<'_> {
     }
 
     /// `cuMemUnmap`: the driver's answer.
-    pub fn physical_unmap<D: Driver>(
-        &self,
-        driver: &D,
-        address: u64,
-        bytes: u64,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    pub fn physical_unmap<D: Driver>(&self, driver: &D, address: u64, bytes: u64, call: impl FnOnce() -> Code) -> Code {
         let unmapping = self.vmm.unmapping(address, bytes);
         let working = self.giving_back();
         let code = call();

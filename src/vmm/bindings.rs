@@ -39,7 +39,8 @@ impl Vmm {
     pub fn bound_address(&self, object: Object, device: Option<u32>, offset: u64, bytes: u64, address: u64) {
         let books = &mut *self.books.lock();
         let end = address.saturating_add(bytes);
-        let inside = books.mappings.range(..end).filter(|(start, mapping)| start.saturating_add(mapping.bytes) > address);
+        let inside =
+            books.mappings.range(..end).filter(|(start, mapping)| start.saturating_add(mapping.bytes) > address);
         let parts: Vec<(u64, Mapping)> = inside.map(|(start, mapping)| (*start, *mapping)).collect();
         for (start, mapping) in parts {
             let first = start.max(address);

@@ -4,7 +4,7 @@ use gpucap_core::array_size::Shape;
 use gpucap_core::code::Code;
 
 use super::linear::answer;
-use crate::ffi::{Array, ArrayDescriptor, ArrayDescriptorV1, Array3dDescriptor, Array3dDescriptorV1};
+use crate::ffi::{Array, Array3dDescriptor, Array3dDescriptorV1, ArrayDescriptor, ArrayDescriptorV1};
 use crate::state::{self, DRIVER};
 use crate::{lane, real};
 
@@ -18,13 +18,15 @@ pub unsafe fn create(
     descriptor: *const ArrayDescriptor,
 ) -> Code {
     // SAFETY: asked only for a call that the driver answers by reading it just the same.
-    let shape = || unsafe { read(descriptor) }.map(|d| Shape {
-        width: d.width as u64,
-        height: d.height as u64,
-        format: d.format,
-        channels: d.channels,
-        ..Shape::default()
-    });
+    let shape = || {
+        unsafe { read(descriptor) }.map(|d| Shape {
+            width: d.width as u64,
+            height: d.height as u64,
+            format: d.format,
+            channels: d.channels,
+            ..Shape::default()
+        })
+    };
     // SAFETY: `out` is the program's pointer or one of ours that is valid for one handle.
     let call = |out| unsafe { real(out, descriptor) };
     made("cuArrayCreate_v2", shape, 1, out, call, real::array_destroy)
@@ -40,13 +42,15 @@ pub unsafe fn create_v1(
     descriptor: *const ArrayDescriptorV1,
 ) -> Code {
     // SAFETY: asked only for a call that the driver answers by reading it just the same.
-    let shape = || unsafe { read(descriptor) }.map(|d| Shape {
-        width: u64::from(d.width),
-        height: u64::from(d.height),
-        format: d.format,
-        channels: d.channels,
-        ..Shape::default()
-    });
+    let shape = || {
+        unsafe { read(descriptor) }.map(|d| Shape {
+            width: u64::from(d.width),
+            height: u64::from(d.height),
+            format: d.format,
+            channels: d.channels,
+            ..Shape::default()
+        })
+    };
     // SAFETY: `out` is the program's pointer or one of ours that is valid for one handle.
     let call = |out| unsafe { real(out, descriptor) };
     made("cuArrayCreate", shape, 1, out, call, real::array_destroy)
@@ -78,14 +82,16 @@ pub unsafe fn create_3d_v1(
     descriptor: *const Array3dDescriptorV1,
 ) -> Code {
     // SAFETY: asked only for a call that the driver answers by reading it just the same.
-    let shape = || unsafe { read(descriptor) }.map(|d| Shape {
-        width: u64::from(d.width),
-        height: u64::from(d.height),
-        depth: u64::from(d.depth),
-        format: d.format,
-        channels: d.channels,
-        flags: d.flags,
-    });
+    let shape = || {
+        unsafe { read(descriptor) }.map(|d| Shape {
+            width: u64::from(d.width),
+            height: u64::from(d.height),
+            depth: u64::from(d.depth),
+            format: d.format,
+            channels: d.channels,
+            flags: d.flags,
+        })
+    };
     // SAFETY: `out` is the program's pointer or one of ours that is valid for one handle.
     let call = |out| unsafe { real(out, descriptor) };
     made("cuArray3DCreate", shape, 1, out, call, real::array_destroy)

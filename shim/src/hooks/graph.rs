@@ -118,7 +118,14 @@ pub unsafe fn add_node(
 /// # Safety
 /// As the driver's function.
 pub unsafe fn add_node_v2(
-    real: unsafe extern "C" fn(*mut GraphNode, Graph, *const GraphNode, *const c_void, usize, *mut GraphNodeParams) -> Code,
+    real: unsafe extern "C" fn(
+        *mut GraphNode,
+        Graph,
+        *const GraphNode,
+        *const c_void,
+        usize,
+        *mut GraphNodeParams,
+    ) -> Code,
     out: *mut GraphNode,
     graph: Graph,
     after: *const GraphNode,

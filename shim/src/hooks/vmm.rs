@@ -36,9 +36,7 @@ pub unsafe fn create(
     let call = || {
         let mut given = 0;
         // SAFETY: `given` is valid for one handle.
-        unsafe { real(&raw mut given, size, prop, flags) }
-            .ok()
-            .map(|()| given)
+        unsafe { real(&raw mut given, size, prop, flags) }.ok().map(|()| given)
     };
     // What the driver would refuse for another reason must get that answer and not ours.
     let sound = || {
@@ -49,10 +47,7 @@ pub unsafe fn create(
                 Err(code) => code != Code::INVALID_VALUE,
             }
     };
-    let outcome =
-        state
-            .governor
-            .physical_create(&DRIVER, lane::mine(), device, size as u64, sound, call);
+    let outcome = state.governor.physical_create(&DRIVER, lane::mine(), device, size as u64, sound, call);
     // SAFETY: the program's pointer, which is not null.
     let accept = |given| unsafe { handle.write(given) };
     // SAFETY: the handle has just come from the driver and nobody else knows it.
@@ -89,9 +84,7 @@ pub unsafe fn retain(
     let code = unsafe { real(handle, addr) };
     if let (true, false, Some(state)) = (code.is_success(), handle.is_null(), state::get()) {
         // SAFETY: the driver has just written it.
-        state
-            .governor
-            .physical_retained(unsafe { handle.read() }, addr as u64);
+        state.governor.physical_retained(unsafe { handle.read() }, addr as u64);
     }
     code
 }
@@ -120,11 +113,7 @@ pub unsafe fn map(
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn unmap(
-    real: unsafe extern "C" fn(CUdeviceptr, usize) -> Code,
-    ptr: CUdeviceptr,
-    size: usize,
-) -> Code {
+pub unsafe fn unmap(real: unsafe extern "C" fn(CUdeviceptr, usize) -> Code, ptr: CUdeviceptr, size: usize) -> Code {
     // SAFETY: the program's own arguments.
     let call = || unsafe { real(ptr, size) };
     match state::get() {

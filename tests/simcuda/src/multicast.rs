@@ -47,7 +47,13 @@ fn unbind_if(which: impl Fn(&(u64, i32, u64)) -> bool) -> bool {
 }
 
 /// Binds memory to an object at a place; without a device, for the memory's own.
-fn bind(object: u64, device: Option<i32>, offset: u64, size: u64, memory: impl FnOnce() -> Result<Handle, CUresult>) -> CUresult {
+fn bind(
+    object: u64,
+    device: Option<i32>,
+    offset: u64,
+    size: u64,
+    memory: impl FnOnce() -> Result<Handle, CUresult>,
+) -> CUresult {
     let bind = || {
         if object >= HANDLES && !OBJECTS.lock().multicast.contains(&object) {
             return Err(INVALID_HANDLE);
@@ -60,7 +66,7 @@ fn bind(object: u64, device: Option<i32>, offset: u64, size: u64, memory: impl F
         }
         let handle = memory()?;
         let own = vmm::with(|vmm| vmm.memory(handle).map(|memory| memory.properties.location.id));
-        let place = (object, device.map_or_else(|| own.unwrap_or(0), |device| device), offset);
+        let place = (object, device.unwrap_or_else(|| own.unwrap_or(0)), offset);
         if OBJECTS.lock().bound.contains_key(&place) {
             return Err(INVALID_VALUE);
         }
