@@ -168,10 +168,7 @@ fn machine(by_bus: bool) -> Option<Machine> {
     type ByIndex = unsafe extern "C" fn(u32, *mut NvmlDevice) -> Code;
     // SAFETY: the signatures of these functions in nvml.h.
     let (count, by_index) = unsafe {
-        (
-            function::<Count>(c"nvmlDeviceGetCount_v2")?,
-            function::<ByIndex>(c"nvmlDeviceGetHandleByIndex_v2")?,
-        )
+        (function::<Count>(c"nvmlDeviceGetCount_v2")?, function::<ByIndex>(c"nvmlDeviceGetHandleByIndex_v2")?)
     };
     let mut devices = 0;
     // SAFETY: room for one number.

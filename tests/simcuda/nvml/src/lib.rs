@@ -5,7 +5,9 @@
 
 mod api;
 mod device;
+mod events;
 mod memory;
 mod mig;
+mod private;
 mod processes;
 mod system;

@@ -1,6 +1,6 @@
 //! Starting and stopping the library, versions, error texts.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 use std::sync::atomic::Ordering;
 
 use simdevice::{Books, Knobs, Nvml};
@@ -92,12 +92,6 @@ nvml_api! {
 
     fn nvmlUnitGetCount(out: Out<u32>) -> Code {
         out.answer(0)
-    }
-
-    /// No private table is known: the real one belongs to one version of nvidia-smi.
-    fn nvmlInternalGetExportTable(out: Out<*const c_void>, _id: *const c_void) -> Code {
-        out.answer(std::ptr::null());
-        NOT_FOUND
     }
 }
 
