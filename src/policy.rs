@@ -235,8 +235,7 @@ impl<'a> Governor<'a> {
                 }
             }
         }
-        let alone = size.checked_add(budget.overhead());
-        if alone.is_some_and(|sum| sum <= budget.limit()) {
+        if self.could_fit(device, size) {
             self.trim_pools(driver, device);
             self.read_overhead(driver, device);
         }
@@ -246,6 +245,18 @@ impl<'a> Governor<'a> {
                 false => self.refusal(&budget, device, size, refused),
                 true => Failure::Denied(deny(&budget, device, size, refused)),
             })
+    }
+
+    /// Whether an idle device could give `size` bytes: only then anything is moved to make room for them.
+    fn could_fit(&self, device: u32, size: u64) -> bool {
+        let rules = usize::try_from(device)
+            .ok()
+            .and_then(|at| self.devices.get(at));
+        let within = |budget: Budget<'_>| {
+            size.checked_add(budget.overhead())
+                .is_some_and(|sum| sum <= budget.limit())
+        };
+        rules.is_some_and(|rules| size <= rules.total) && self.budget(device).is_some_and(within)
     }
 
     /// What becomes of a request that does not fit. Where the limit is all of the device the driver is asked nevertheless:

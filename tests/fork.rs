@@ -24,6 +24,7 @@ fn run(sim: &Sim, arguments: &[&str]) -> Output {
         .arg(BLOCK.to_string())
         .capped("10MiB")
         .env("GPUCAP_LOG", "error")
+        .env("GPUCAP_OVERHEAD", "0")
         .timeout(Duration::from_secs(60))
         .out()
 }
@@ -74,6 +75,7 @@ fn workers_forked_before_the_driver_starts_have_a_limit_each() {
         .args(["workers", "4", &BLOCK.to_string()])
         .capped("10MiB")
         .env("GPUCAP_LOG", "error")
+        .env("GPUCAP_OVERHEAD", "0")
         .spawn();
     let mut said: Vec<String> = (0..4).map(|_| app.hear()).collect();
     said.sort();

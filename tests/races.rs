@@ -11,6 +11,7 @@ fn race(sim: &Sim, limit: u64, arguments: &[&str]) -> Vec<String> {
         .run(cc("race.c", &["-lcuda"]))
         .args(arguments)
         .capped(&format!("{limit}B"))
+        .env("GPUCAP_OVERHEAD", "0")
         .timeout(Duration::from_secs(100))
         .spawn();
     let mut said = Vec::new();
@@ -118,7 +119,12 @@ fn with_pools_too_the_books_equal_the_truth_at_the_end() {
 
 #[test]
 fn failures_of_the_driver_leave_no_trace_in_the_books() {
-    let codes = [("cuMemAlloc_v2", 3, 2), ("cuMemAllocManaged", 4, 999), ("cuMemCreate", 3, 801), ("cuMemFree_v2", 1_000_000, 1)];
+    let codes = [
+        ("cuMemAlloc_v2", 3, 2),
+        ("cuMemAllocManaged", 4, 999),
+        ("cuMemCreate", 3, 801),
+        ("cuMemFree_v2", 1_000_000, 1),
+    ];
     let mut rules: Vec<String> = codes.iter().map(|(name, every, code)| failures(name, *every, 4000, *code)).collect();
     rules.push(failures("cuMemAllocAsync", 3, 4000, 2));
     rules.retain(|rule| !rule.is_empty());

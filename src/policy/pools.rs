@@ -127,9 +127,7 @@ impl<'a> Governor<'a> {
         driver.pool_levels(pool.handle).ok_or(Failure::Forward)?;
         let mut rounds = 0;
         loop {
-            // What can't fit in any case moves nothing.
-            let alone = bytes.checked_add(budget.overhead());
-            if alone.is_some_and(|sum| sum <= budget.limit()) {
+            if self.could_fit(pool.device, bytes) {
                 self.trim_pools(driver, pool.device);
             }
             self.read_overhead(driver, pool.device);
@@ -164,8 +162,8 @@ impl<'a> Governor<'a> {
             return call();
         };
         let _working = self.giving_back();
-        // The last reading: afterwards the handle means nothing, or another pool.
-        driver.trim_pool(handle);
+        // The last reading: afterwards the handle means nothing, or another pool. Nothing is trimmed: the driver may refuse,
+        // and what a destroyed pool holds it keeps until its last block is freed.
         self.reread(driver, pool);
         self.pools.destroying(pool);
         let code = call();

@@ -73,10 +73,7 @@ impl Pool {
         let used = [self.live, self.unknown, self.asked, more].into_iter();
         let used = used.fold(0, u64::saturating_add);
         let growth = used.saturating_sub(self.seen);
-        growth
-            .checked_next_multiple_of(step)
-            .and_then(|growth| self.seen.checked_add(growth))
-            .unwrap_or(u64::MAX)
+        growth.checked_next_multiple_of(step).and_then(|growth| self.seen.checked_add(growth)).unwrap_or(u64::MAX)
     }
 
     /// What a call for `bytes` has to reserve.
@@ -88,17 +85,12 @@ impl Pool {
             (shown, Step::Least) if !self.surprised => gcd(shown, USUAL_STEP),
             (shown, _) => shown,
         };
-        self.future(bytes, step)
-            .saturating_sub(self.level + self.reserved)
+        self.future(bytes, step).saturating_sub(self.level + self.reserved)
     }
 
     /// The level that is right when `own` bytes of reservation are on top of it and go into it, as far as needed.
     pub(super) fn share(&self, own: u64) -> u64 {
-        let step = if self.step == 0 {
-            USUAL_STEP
-        } else {
-            self.step
-        };
+        let step = if self.step == 0 { USUAL_STEP } else { self.step };
         let covered = self.level + own + self.reserved;
         let right = covered.min(self.future(0, step)).max(self.seen);
         right.saturating_sub(self.reserved)

@@ -17,15 +17,9 @@ fn levels(reserved: u64, used: u64) -> PoolLevels {
 
 /// A call for `bytes` from start to end, after which the driver says that the pool holds `reserved`.
 fn one_call(pools: &StreamPools, pool: PoolRef, budget: &Budget<'_>, bytes: u64, reserved: u64) {
-    let reservation = pools
-        .start(pool, bytes, budget, Lane::SHARED, Step::Shown)
-        .unwrap();
+    let reservation = pools.start(pool, bytes, budget, Lane::SHARED, Step::Shown).unwrap();
     let reading = Some((pools.ticket(pool), levels(reserved, bytes)));
-    assert!(
-        pools
-            .settle(pool, bytes, reading, budget, reservation)
-            .is_ok()
-    );
+    assert!(pools.settle(pool, bytes, reading, budget, reservation).is_ok());
 }
 
 #[test]
@@ -33,16 +27,10 @@ fn growth_is_a_whole_step_once_one_has_shown() {
     let (pools, cells) = (StreamPools::default(), Cells::default());
     let budget = Budget::new(&cells, 1 << 30);
     let pool = pool(&pools);
-    let first = pools
-        .start(pool, 5 * MIB, &budget, Lane::SHARED, Step::Shown)
-        .unwrap();
+    let first = pools.start(pool, 5 * MIB, &budget, Lane::SHARED, Step::Shown).unwrap();
     assert_eq!(first.bytes(), 32 * MIB, "assumed before");
     pools.cancel(pool, 5 * MIB, None, &budget, first);
-    assert_eq!(
-        pools.growth(pool, 5 * MIB),
-        32 * MIB,
-        "before a refusal too"
-    );
+    assert_eq!(pools.growth(pool, 5 * MIB), 32 * MIB, "before a refusal too");
     one_call(&pools, pool, &budget, 5 * MIB, 8 * MIB);
     assert_eq!((budget.held(), pools.charged(0)), (8 * MIB, 8 * MIB));
     assert_eq!(pools.growth(pool, 9 * MIB), 8 * MIB);
@@ -65,17 +53,12 @@ fn growth_past_the_limit_hands_the_reservation_back_and_leaves_the_call_under_wa
     let (pools, cells) = (StreamPools::default(), Cells::default());
     let budget = Budget::new(&cells, 40 * MIB);
     let pool = pool(&pools);
-    let reservation = pools
-        .start(pool, 2 * MIB, &budget, Lane::SHARED, Step::Least)
-        .unwrap();
+    let reservation = pools.start(pool, 2 * MIB, &budget, Lane::SHARED, Step::Least).unwrap();
     let reading = Some((pools.ticket(pool), levels(64 * MIB, 2 * MIB)));
     let Err(reservation) = pools.settle(pool, 2 * MIB, reading, &budget, reservation) else {
         panic!("64 MiB can't fit");
     };
-    assert_eq!(
-        (reservation.bytes(), budget.held(), pools.charged(0)),
-        (32 * MIB, 32 * MIB, 0)
-    );
+    assert_eq!((reservation.bytes(), budget.held(), pools.charged(0)), (32 * MIB, 32 * MIB, 0));
     let reading = Some((pools.ticket(pool), levels(0, 0)));
     pools.cancel(pool, 2 * MIB, reading, &budget, reservation);
     assert_eq!(budget.held(), 0);
@@ -92,11 +75,7 @@ fn the_first_to_read_sees_the_growth_of_all_and_pays_its_own() {
     assert!(start().is_err(), "three fit");
     let reading = Some((pools.ticket(pool), levels(96 * MIB, 96 * MIB)));
     for call in calls {
-        assert!(
-            pools
-                .settle(pool, 32 * MIB, reading, &budget, call.unwrap())
-                .is_ok()
-        );
+        assert!(pools.settle(pool, 32 * MIB, reading, &budget, call.unwrap()).is_ok());
         assert_eq!(budget.held(), 96 * MIB);
     }
     assert_eq!(pools.charged(0), 96 * MIB);
@@ -109,12 +88,7 @@ fn two_calls_do_not_count_on_the_same_idle_bytes() {
     let pool = pool(&pools);
     one_call(&pools, pool, &budget, 32 * MIB, 32 * MIB);
     pools.block_freed(pool.slot, 32 * MIB, None, &budget);
-    let start = || {
-        pools
-            .start(pool, 32 * MIB, &budget, Lane::SHARED, Step::Shown)
-            .unwrap()
-            .bytes()
-    };
+    let start = || pools.start(pool, 32 * MIB, &budget, Lane::SHARED, Step::Shown).unwrap().bytes();
     assert_eq!((start(), start()), (0, 32 * MIB));
 }
 
@@ -126,11 +100,7 @@ fn a_destroyed_pool_is_charged_until_its_last_block_is_freed() {
     one_call(&pools, pool, &budget, MIB, 32 * MIB);
     one_call(&pools, pool, &budget, MIB, 32 * MIB);
     pools.destroying(pool);
-    assert_eq!(
-        pools.find(7, None),
-        None,
-        "the handle means nothing any more"
-    );
+    assert_eq!(pools.find(7, None), None, "the handle means nothing any more");
     assert_eq!(pools.destroyed(pool), None);
     assert_eq!(pools.in_slot(pool.slot), Some((0, None)));
     pools.block_freed(pool.slot, MIB, None, &budget);
@@ -192,9 +162,7 @@ impl<'b> World<'b> {
         match event {
             0..=2 => {
                 let bytes = (number % (3 * self.step)).next_multiple_of(512).max(512);
-                let started =
-                    self.pools
-                        .start(self.pool, bytes, &self.budget, Lane::SHARED, Step::Shown);
+                let started = self.pools.start(self.pool, bytes, &self.budget, Lane::SHARED, Step::Shown);
                 self.started.extend(started.map(|call| (bytes, call)));
             }
             3..=5 if !self.started.is_empty() => {
@@ -209,8 +177,7 @@ impl<'b> World<'b> {
                 let at = self.pick(self.started.len(), number);
                 let (bytes, call) = self.started.swap_remove(at);
                 let reading = self.read();
-                self.pools
-                    .cancel(self.pool, bytes, reading, &self.budget, call);
+                self.pools.cancel(self.pool, bytes, reading, &self.budget, call);
             }
             7 if !self.served.is_empty() => {
                 let (at, reading) = (self.pick(self.served.len(), number), self.read());
@@ -220,9 +187,7 @@ impl<'b> World<'b> {
                 let at = self.pick(self.served.len(), number);
                 let (bytes, call, reading) = self.served.swap_remove(at);
                 let reading = reading.or_else(|| self.read());
-                let settled = self
-                    .pools
-                    .settle(self.pool, bytes, reading, &self.budget, call);
+                let settled = self.pools.settle(self.pool, bytes, reading, &self.budget, call);
                 assert!(settled.is_ok(), "what was reserved was enough");
                 self.live.push(bytes);
             }
@@ -240,8 +205,7 @@ impl<'b> World<'b> {
                 let at = self.pick(self.freed.len(), number);
                 let (bytes, reading) = self.freed.swap_remove(at);
                 let reading = reading.or_else(|| self.read());
-                self.pools
-                    .block_freed(self.pool.slot, bytes, reading, &self.budget);
+                self.pools.block_freed(self.pool.slot, bytes, reading, &self.budget);
             }
             14 => self.trim(),
             15 => self.observe(),

@@ -244,8 +244,8 @@ enum Way {
     Pool,
     /// A node of a graph: the stream is captured.
     Graph,
-    /// Nothing that is counted: the driver can't say because another stream's capture would be broken by it, or there is
-    /// no context for it.
+    /// Nothing that is counted: the driver can't say because another stream's capture would be broken by it, or it is no
+    /// stream, or there is no context for it that lives.
     PassedOn,
 }
 
@@ -257,7 +257,12 @@ fn way(streams: Streams, stream: CUstream) -> Way {
     if code.is_success() {
         return if status == 0 { Way::Pool } else { Way::Graph };
     }
-    if code == Code::STREAM_CAPTURE_IMPLICIT || !matches!(DRIVER.current_context(), Ok(Some(_))) {
+    let never = [
+        Code::STREAM_CAPTURE_IMPLICIT,
+        Code::INVALID_HANDLE,
+        Code::CONTEXT_IS_DESTROYED,
+    ];
+    if never.contains(&code) || !matches!(DRIVER.current_context(), Ok(Some(_))) {
         Way::PassedOn
     } else {
         Way::Pool

@@ -4,7 +4,7 @@
 //! which runs of 2 MiB pages are handed out. Copies and memsets are then ordinary ones, and another process reaches the
 //! same bytes through the file (CUDA IPC). Nothing is resident before it is touched.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
@@ -17,8 +17,9 @@ pub struct Arena {
     file: OwnedFd,
     /// First page that was never handed out.
     fresh: u32,
-    /// Freed runs by length: the last one freed is the first one reused, as a busy driver does it.
-    freed: HashMap<u32, Vec<u32>>,
+    /// Freed runs by length: the last one freed is the first one reused, as a busy driver does it. In order, so that the
+    /// same calls get the same addresses.
+    freed: BTreeMap<u32, Vec<u32>>,
     /// Block number + 1 by page, 0 where nothing is.
     owner: Box<[u32]>,
 }
@@ -47,7 +48,7 @@ impl Arena {
         let at = map_shared(base, bytes, libc::MAP_FIXED, Some(&file))?;
         debug_assert_eq!(at, base);
         let owner = vec![0; to_usize(u64::from(pages))].into_boxed_slice();
-        Some(Arena { base, pages, file, fresh: 0, freed: HashMap::new(), owner })
+        Some(Arena { base, pages, file, fresh: 0, freed: BTreeMap::new(), owner })
     }
 
     /// Takes `pages` pages in a row; the number of the first.
@@ -71,9 +72,8 @@ impl Arena {
 
     /// Joins neighbouring free runs; only when addresses run out.
     fn merge(&mut self) {
-        let mut runs: Vec<(u32, u32)> = self
-            .freed
-            .drain()
+        let mut runs: Vec<(u32, u32)> = std::mem::take(&mut self.freed)
+            .into_iter()
             .flat_map(|(pages, firsts)| firsts.into_iter().map(move |first| (first, pages)))
             .collect();
         runs.sort_unstable();
