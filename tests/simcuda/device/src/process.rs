@@ -47,9 +47,14 @@ fn attach() -> &'static Process {
         unsafe { libc::pthread_atfork(None, None, Some(forget)) };
     });
     let books = Books::global();
-    let mine = |slot: &Slot| slot.state.load(Acquire) == LIVE && slot.owner.load(Relaxed) == own_identity();
-    if books.layout().slots.iter().any(mine) {
-        crate::audit::reap(books.layout()); // of this process before an execve(2)
+    // What this process held before an execve(2).
+    let former = |slot: &Slot| {
+        slot.owner.load(Relaxed) == own_identity()
+            && slot.image.load(Relaxed) != own_image()
+            && slot.state.load(Acquire) == LIVE
+    };
+    if books.layout().slots.iter().any(former) {
+        crate::audit::reap(books.layout());
     }
     let Some(slot) = claim(books.layout()) else {
         panic!("simcuda: {} living processes share one device already", crate::layout::SLOTS);
