@@ -203,3 +203,20 @@ fn captures_are_seen_by_every_function_that_begins_and_ends_one() {
     }
     session.end();
 }
+
+#[test]
+fn a_stream_that_is_destroyed_while_it_captures_takes_its_capture_with_it() {
+    let sim = Sim::new();
+    let mut session = Session::capped(&sim, "64MiB");
+    prepare(&mut session);
+    for destroy in ["cuStreamDestroy_v2 $u", "cuStreamDestroy $u"] {
+        session.ok("cuStreamCreate &u 1");
+        session.ok("cuStreamBeginCapture_v2 $u 1");
+        session.ok(destroy);
+        let exchanges = session.process().calls("cuThreadExchangeStreamCaptureMode");
+        session.ok("cuMemAllocAsync &a 4M $t");
+        session.ok("cuMemFreeAsync $a $t");
+        assert_eq!(session.process().calls("cuThreadExchangeStreamCaptureMode"), exchanges, "{destroy}");
+    }
+    session.end();
+}

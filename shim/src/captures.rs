@@ -162,14 +162,34 @@ pub fn end(stream: CUstream, call: impl FnOnce() -> Code) -> Code {
     let stream = Stream::of(stream);
     let code = call();
     let over = [Code::SUCCESS, Code::STREAM_CAPTURE_INVALIDATED, Code::STREAM_CAPTURE_UNJOINED];
-    if over.contains(&code) {
-        let captures = &mut *CAPTURES.lock();
-        if let Some(at) = captures.iter().position(|capture| capture.stream == stream) {
-            captures.swap_remove(at);
-            ACTIVE.fetch_sub(1, Ordering::SeqCst);
-        }
+    if over.contains(&code) && take(stream).is_some() {
+        ACTIVE.fetch_sub(1, Ordering::SeqCst);
     }
     code
+}
+
+/// A stream is destroyed by `call`, and a capture of it with it. It is forgotten first, because the handle may come back
+/// at once.
+pub fn with_stream(stream: CUstream, call: impl FnOnce() -> Code) -> Code {
+    if ACTIVE.load(Ordering::Acquire) == 0 {
+        return call();
+    }
+    let taken = take(Stream::of(stream));
+    let code = call();
+    match taken {
+        Some(capture) if !code.is_success() => CAPTURES.lock().push(capture),
+        Some(_) => {
+            ACTIVE.fetch_sub(1, Ordering::SeqCst);
+        }
+        None => {}
+    }
+    code
+}
+
+fn take(stream: Stream) -> Option<Capture> {
+    let captures = &mut *CAPTURES.lock();
+    let at = captures.iter().position(|capture| capture.stream == stream)?;
+    Some(captures.swap_remove(at))
 }
 
 /// In a forked child there is no driver and so no capture.

@@ -212,6 +212,8 @@ hooks! {
     Free    cuStreamEndCapture_ptsz(stream: CUstream, graph: *mut Graph) => capture::end_ptsz;
     Free    cuStreamEndCaptureToCig(stream: CUstream) => capture::end_to_cig;
     Free    cuStreamEndCaptureToCig_ptsz(stream: CUstream) => capture::end_to_cig_ptsz;
+    Free    cuStreamDestroy(stream: CUstream) => capture::stream_destroy;
+    Free    cuStreamDestroy_v2(stream: CUstream) => capture::stream_destroy;
 
     Alloc   cuGraphAddMemAllocNode(node: *mut GraphNode, graph: Graph, after: *const GraphNode, count: usize, params: *mut MemAllocNodeParams) => graph::add_mem_alloc;
     Alloc   cuGraphAddNode(node: *mut GraphNode, graph: Graph, after: *const GraphNode, count: usize, params: *mut GraphNodeParams) => graph::add_node;

@@ -183,3 +183,12 @@ pub unsafe fn end_to_cig_ptsz(real: unsafe extern "C" fn(CUstream) -> Code, stre
     // SAFETY: the program's own argument.
     captures::end(own(stream), || unsafe { real(stream) })
 }
+
+/// `cuStreamDestroy` in both versions: a capture of the stream ends with it.
+///
+/// # Safety
+/// As the driver's function.
+pub unsafe fn stream_destroy(real: unsafe extern "C" fn(CUstream) -> Code, stream: CUstream) -> Code {
+    // SAFETY: the program's own argument.
+    captures::with_stream(stream, || unsafe { real(stream) })
+}
