@@ -28,6 +28,17 @@ fn a49_every_surface_tells_the_same_before_a_context_with_one_and_after_each_all
 }
 
 #[test]
+fn what_a_context_costs_is_used_on_every_surface() {
+    let sim = Sim::with(&[("TOTAL_MIB", "24576"), ("CTX_MIB", "300")]);
+    let words = "nvml init nvml ctx 0 nvml info alloc 4096 nvml info pool 64 nvml info total 0";
+    let out = memory(&sim, words).env("GPUCAP_OVERHEAD", "auto").capped("50%").out();
+    let seen = all_told(&out);
+    assert_eq!(seen, [0, 0, 300, 4396, 4460].map(|mib| told(12 * GIB, mib * MIB)), "{out}");
+    let infos: Vec<_> = seen[2..].iter().map(|told| vec![0, told.free, told.total]).collect();
+    assert_eq!((numbers(&out, "info"), numbers(&out, "total")), (infos, vec![vec![0, 12 * GIB]]), "{out}");
+}
+
+#[test]
 fn a_process_with_nvml_alone_sees_the_limit_and_nothing_used() {
     let sim = Sim::with(&[("DEVICES", "2"), ("TOTAL_MIB", "1000,2000")]);
     sim.truth().take_foreign(0, 100 * MIB);
