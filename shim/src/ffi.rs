@@ -18,6 +18,8 @@ pub type Pool = usize;
 /// Handle of a physical allocation (`CUmemGenericAllocationHandle`).
 pub type MemHandle = u64;
 
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+pub const LOCATION_DEVICE: i32 = 1;
 /// `CU_MEM_LOCATION_TYPE_HOST`, `..._HOST_NUMA`, `..._HOST_NUMA_CURRENT`.
 pub const LOCATION_HOST: core::ops::RangeInclusive<i32> = 2..=4;
 /// `CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN` (13.4): the id is a pair of bytes, device first.
@@ -34,6 +36,11 @@ pub struct CUmemLocation {
 }
 
 impl CUmemLocation {
+    /// Whether this is a kind of device memory that we know: of any other the driver may know nothing either.
+    pub fn is_a_device(self) -> bool {
+        matches!(self.kind, LOCATION_DEVICE | LOCATION_DEVICE_LOCALITY_DOMAIN)
+    }
+
     /// Ordinal of the device whose memory this is; `None` for host memory. A kind of a newer driver is taken to name a
     /// device, so that it is counted rather than missed.
     pub fn device(self) -> Option<u32> {
@@ -183,28 +190,19 @@ const _: () = {
     use cudarc::driver::sys;
     assert!(size_of::<CUmemLocation>() == size_of::<sys::CUmemLocation>());
     assert!(size_of::<CUmemAllocationProp>() == size_of::<sys::CUmemAllocationProp>());
-    assert!(
-        offset_of!(CUmemAllocationProp, location) == offset_of!(sys::CUmemAllocationProp, location)
-    );
+    assert!(offset_of!(CUmemAllocationProp, location) == offset_of!(sys::CUmemAllocationProp, location));
     assert!(offset_of!(CUmemPoolProps, location) == offset_of!(sys::CUmemPoolProps, location));
     assert!(size_of::<CUdeviceptr>() == size_of::<sys::CUdeviceptr>());
     assert!(size_of::<CUdevice>() == size_of::<sys::CUdevice>());
     assert!(size_of::<CUcontext>() == size_of::<sys::CUcontext>());
     assert!(size_of::<CUstream>() == size_of::<sys::CUstream>());
     assert!(size_of::<Pool>() == size_of::<sys::CUmemoryPool>());
-    assert!(
-        size_of::<MemAllocNodeParams>() == size_of::<sys::CUDA_MEM_ALLOC_NODE_PARAMS_v1>()
-    );
-    assert!(
-        offset_of!(MemAllocNodeParams, bytes)
-            == offset_of!(sys::CUDA_MEM_ALLOC_NODE_PARAMS_v1, bytesize)
-    );
+    assert!(size_of::<MemAllocNodeParams>() == size_of::<sys::CUDA_MEM_ALLOC_NODE_PARAMS_v1>());
+    assert!(offset_of!(MemAllocNodeParams, bytes) == offset_of!(sys::CUDA_MEM_ALLOC_NODE_PARAMS_v1, bytesize));
     assert!(offset_of!(GraphNodeParams, body) == 16);
     assert!(size_of::<Array>() == size_of::<sys::CUarray>());
     assert!(size_of::<ArrayDescriptor>() == size_of::<sys::CUDA_ARRAY_DESCRIPTOR>());
     assert!(size_of::<Array3dDescriptor>() == size_of::<sys::CUDA_ARRAY3D_DESCRIPTOR>());
-    assert!(
-        offset_of!(Array3dDescriptor, flags) == offset_of!(sys::CUDA_ARRAY3D_DESCRIPTOR, Flags)
-    );
+    assert!(offset_of!(Array3dDescriptor, flags) == offset_of!(sys::CUDA_ARRAY3D_DESCRIPTOR, Flags));
     assert!(size_of::<MemHandle>() == size_of::<sys::CUmemGenericAllocationHandle>());
 };

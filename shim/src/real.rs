@@ -9,9 +9,7 @@ use gpucap_core::code::Code;
 use gpucap_core::driver::{Driver, PoolLevels};
 use gpucap_core::graph_memory;
 
-use crate::ffi::{
-    Array, CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, Graph, MemHandle, Pool,
-};
+use crate::ffi::{Array, CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUstream, Graph, MemHandle, Pool};
 use crate::{captures, driver, nvml};
 
 /// One function of the driver, looked up at its first use and kept.
@@ -23,10 +21,7 @@ pub struct Function {
 impl Function {
     /// The function of that name; not looked up yet.
     pub const fn new(name: &'static CStr) -> Self {
-        Function {
-            name,
-            address: AtomicPtr::new(core::ptr::null_mut()),
-        }
+        Function { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
     /// Its address; null where the driver lacks it.
@@ -176,12 +171,7 @@ pub fn devices() -> Option<Vec<Device>> {
 fn uuid(device: CUdevice) -> String {
     let (mut own, mut gpu) = ([0_u8; 16], [0_u8; 16]);
     // SAFETY: both are valid for a CUuuid (16 bytes).
-    let (own_code, gpu_code) = unsafe {
-        (
-            device_uuid_v2(&raw mut own, device),
-            device_uuid(&raw mut gpu, device),
-        )
-    };
+    let (own_code, gpu_code) = unsafe { (device_uuid_v2(&raw mut own, device), device_uuid(&raw mut gpu, device)) };
     let (kind, bytes) = match (own_code.is_success(), gpu_code.is_success()) {
         (true, true) if own != gpu => ("MIG", own),
         (true, _) => ("GPU", own),
@@ -189,14 +179,7 @@ fn uuid(device: CUdevice) -> String {
         (false, false) => return String::new(),
     };
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!(
-        "{kind}-{}-{}-{}-{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..]
-    )
+    format!("{kind}-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 /// The name by which NVML knows a device.
@@ -233,15 +216,7 @@ impl Driver for Real {
     fn primary_is_active(&self, device: u32) -> Option<bool> {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: both are valid for one int.
-        unsafe {
-            primary_state(
-                CUdevice::try_from(device).ok()?,
-                &raw mut flags,
-                &raw mut active,
-            )
-        }
-        .ok()
-        .ok()?;
+        unsafe { primary_state(CUdevice::try_from(device).ok()?, &raw mut flags, &raw mut active) }.ok().ok()?;
         Some(active != 0)
     }
 
@@ -255,9 +230,7 @@ impl Driver for Real {
     fn stream_context(&self, stream: usize) -> Option<usize> {
         let mut context = 0;
         // SAFETY: `context` is valid for one handle; the stream is the program's own argument.
-        relaxed(|| unsafe { stream_ctx(stream, &raw mut context) })
-            .ok()
-            .ok()?;
+        relaxed(|| unsafe { stream_ctx(stream, &raw mut context) }).ok().ok()?;
         Some(context)
     }
 
@@ -351,24 +324,18 @@ pub fn default_pool(device: u32) -> Option<Pool> {
     let mut pool = 0;
     let device = CUdevice::try_from(device).ok()?;
     // SAFETY: `pool` is valid for one handle.
-    relaxed(|| unsafe { device_default_pool(&raw mut pool, device) })
-        .ok()
-        .ok()?;
+    relaxed(|| unsafe { device_default_pool(&raw mut pool, device) }).ok().ok()?;
     Some(pool)
 }
 
-/// Step in bytes that sizes for `prop` must be a multiple of.
-///
-/// # Errors
-/// The driver's code; `INVALID_VALUE` for properties that it knows nothing about.
+/// Step in bytes that sizes for `prop` must be a multiple of; `None` where the driver does not say.
 ///
 /// `prop` must be a pointer that the program passed to `cuMemCreate`, and not null.
-pub fn granularity(prop: *const CUmemAllocationProp) -> Result<u64, Code> {
+pub fn granularity(prop: *const CUmemAllocationProp) -> Option<u64> {
     let mut bytes = 0;
     // SAFETY: `bytes` is valid for one size_t, `prop` is what the driver is about to read anyway; 0 asks for the minimum.
-    relaxed(|| unsafe { allocation_granularity(&raw mut bytes, prop, 0) })
-        .ok()?;
-    Ok((bytes as u64).max(1))
+    relaxed(|| unsafe { allocation_granularity(&raw mut bytes, prop, 0) }).ok().ok()?;
+    (bytes > 0).then_some(bytes as u64)
 }
 
 /// Makes calls of ours so that no capture of the program is broken by them.

@@ -42,10 +42,8 @@ pub unsafe fn create(
     let sound = || {
         kind == PINNED
             && flags == 0
-            && match real::granularity(prop) {
-                Ok(step) => (size as u64).is_multiple_of(step),
-                Err(code) => code != Code::INVALID_VALUE,
-            }
+            && location.is_a_device()
+            && real::granularity(prop).is_none_or(|step| (size as u64).is_multiple_of(step))
     };
     let outcome = state.governor.physical_create(&DRIVER, lane::mine(), device, size as u64, sound, call);
     // SAFETY: the program's pointer, which is not null.
