@@ -50,6 +50,8 @@ struct Seldom {
     peak: AtomicU64,
     cached: AtomicU64,
     managed: AtomicU64,
+    /// The overhead of the last good reading while no managed memory was held.
+    floor: AtomicU64,
 }
 
 #[repr(C, align(64))]

@@ -296,10 +296,31 @@ impl StreamPools {
         }
     }
 
-    /// A pool is about to be destroyed: its handle may be handed out again from now on.
-    pub fn destroying(&self, pool: PoolRef) {
-        if let Some(entry) = self.pools.lock().get_mut(usize::from(pool.slot)) {
-            entry.open = false;
+    /// Asks the driver about a pool, unless it is being destroyed: its handle then may mean nothing, or another pool.
+    pub fn ask<T>(&self, pool: PoolRef, question: impl FnOnce() -> T) -> Option<T> {
+        let same = |entry: &&mut Pool| entry.open && entry.handle == pool.handle;
+        let at = usize::from(pool.slot);
+        self.pools.lock().get_mut(at).filter(same)?.questions += 1;
+        let answer = question();
+        if let Some(entry) = self.pools.lock().get_mut(at) {
+            entry.questions -= 1;
+        }
+        Some(answer)
+    }
+
+    /// A pool is about to be destroyed: its handle may be handed out again from now on. Waits for the driver's answers to
+    /// questions of other threads about it, calling `settle` between looks; that ends the wait by returning false.
+    pub fn destroying(&self, pool: PoolRef, mut settle: impl FnMut() -> bool) {
+        loop {
+            if let Some(entry) = self.pools.lock().get_mut(usize::from(pool.slot)) {
+                entry.open = false;
+                if entry.questions == 0 {
+                    return;
+                }
+            }
+            if !settle() {
+                return;
+            }
         }
     }
 

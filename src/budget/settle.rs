@@ -55,16 +55,18 @@ impl<'a> Budget<'a> {
     }
 
     /// Takes the footprint in bytes that was measured since `quiet`: false if something moved meanwhile, so that it
-    /// must be taken again. While managed memory is held the overhead does not fall, because what is not resident of it
-    /// hides as much of the overhead.
+    /// must be taken again. While managed memory is held the overhead is at least what it was without, because what is
+    /// not resident of it hides as much of the overhead.
     pub fn settle(&self, quiet: &Quiet, footprint: u64) -> bool {
         if self.quiet().as_ref() != Some(quiet) {
             return false;
         }
         let measured = footprint.saturating_sub(quiet.held);
+        let floor = &self.cells.seldom.floor;
         let known = if self.cells.seldom.managed.load(Acquire) > 0 {
-            self.overhead()
+            floor.load(Acquire)
         } else {
+            floor.store(measured, Release);
             0
         };
         // The overhead first: for a moment both count, never neither.

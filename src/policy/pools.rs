@@ -165,7 +165,7 @@ impl<'a> Governor<'a> {
         // The last reading: afterwards the handle means nothing, or another pool. Nothing is trimmed: the driver may refuse,
         // and what a destroyed pool holds it keeps until its last block is freed.
         self.reread(driver, pool);
-        self.pools.destroying(pool);
+        self.pools.destroying(pool, patience());
         let code = call();
         if code.is_success() {
             self.release(self.pools.destroyed(pool));
@@ -196,7 +196,7 @@ impl<'a> Governor<'a> {
     pub(super) fn trim_pools<D: Driver>(&self, driver: &D, device: u32) {
         let _working = self.giving_back();
         for pool in self.pools.on_device(device) {
-            driver.trim_pool(pool.handle);
+            let _ = self.pools.ask(pool, || driver.trim_pool(pool.handle));
             self.reread(driver, pool);
         }
     }
@@ -222,7 +222,7 @@ impl<'a> Governor<'a> {
 
     pub(super) fn read<D: Driver>(&self, driver: &D, pool: PoolRef) -> Option<(Ticket, PoolLevels)> {
         let ticket = self.pools.ticket(pool);
-        Some((ticket, driver.pool_levels(pool.handle)?))
+        Some((ticket, self.pools.ask(pool, || driver.pool_levels(pool.handle))??))
     }
 
     fn release(&self, charge: Option<(u32, u64)>) {

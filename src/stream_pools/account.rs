@@ -35,6 +35,8 @@ pub(super) struct Pool {
     pub(super) reserved: u64,
     pub(super) ticket: u64,
     pub(super) applied: u64,
+    /// Questions of ours about it that the driver has not answered yet.
+    pub(super) questions: u64,
 }
 
 /// By which steps a pool is expected to grow.
@@ -65,6 +67,7 @@ impl Pool {
             reserved: 0,
             ticket,
             applied: ticket,
+            questions: 0,
         }
     }
 

@@ -99,7 +99,7 @@ fn a_destroyed_pool_is_charged_until_its_last_block_is_freed() {
     let pool = pool(&pools);
     one_call(&pools, pool, &budget, MIB, 32 * MIB);
     one_call(&pools, pool, &budget, MIB, 32 * MIB);
-    pools.destroying(pool);
+    pools.destroying(pool, || false);
     assert_eq!(pools.find(7, None), None, "the handle means nothing any more");
     assert_eq!(pools.destroyed(pool), None);
     assert_eq!(pools.in_slot(pool.slot), Some((0, None)));
@@ -250,4 +250,22 @@ proptest! {
         world.observe();
         prop_assert_eq!(budget.held(), world.real.reserved);
     }
+}
+
+#[test]
+fn a_pool_that_is_being_destroyed_is_not_asked_and_waits_for_questions_under_way() {
+    let pools = StreamPools::default();
+    let pool = pool(&pools);
+    let looks = std::cell::Cell::new(0);
+    let answer = pools.ask(pool, || {
+        pools.destroying(pool, || {
+            looks.set(looks.get() + 1);
+            looks.get() < 3
+        });
+        7
+    });
+    assert_eq!((answer, looks.get()), (Some(7), 3), "it waited as long as it was told to");
+    assert_eq!(pools.ask(pool, || 7), None);
+    pools.lives(pool);
+    assert_eq!(pools.ask(pool, || 7), Some(7));
 }
