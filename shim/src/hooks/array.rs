@@ -19,6 +19,7 @@ pub unsafe fn create(
 ) -> Code {
     // SAFETY: asked only for a call that the driver answers by reading it just the same.
     let shape = || {
+        // SAFETY: as said above; read only where the call gets as far as the driver's own look at it.
         unsafe { read(descriptor) }.map(|d| Shape {
             width: d.width as u64,
             height: d.height as u64,
@@ -43,6 +44,7 @@ pub unsafe fn create_v1(
 ) -> Code {
     // SAFETY: asked only for a call that the driver answers by reading it just the same.
     let shape = || {
+        // SAFETY: as said above; read only where the call gets as far as the driver's own look at it.
         unsafe { read(descriptor) }.map(|d| Shape {
             width: u64::from(d.width),
             height: u64::from(d.height),
@@ -83,6 +85,7 @@ pub unsafe fn create_3d_v1(
 ) -> Code {
     // SAFETY: asked only for a call that the driver answers by reading it just the same.
     let shape = || {
+        // SAFETY: as said above; read only where the call gets as far as the driver's own look at it.
         unsafe { read(descriptor) }.map(|d| Shape {
             width: u64::from(d.width),
             height: u64::from(d.height),
