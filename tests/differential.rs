@@ -83,7 +83,7 @@ fn hostile_calls_get_the_drivers_answers_under_the_limit_of_the_whole_device() {
 fn ends(ran: &Ran) -> Vec<(u64, u64)> {
     let numbers = |line: &String| -> Vec<u64> { line.split(' ').filter_map(|word| word.parse().ok()).collect() };
     let ends = ran.lines.iter().filter(|line| line.starts_with("end of device") && line.contains(": 0 free"));
-    ends.map(|line| numbers(line)).map(|all| (all[all.len() - 2], all[all.len() - 1])).collect()
+    ends.map(numbers).map(|all| (all[all.len() - 2], all[all.len() - 1])).collect()
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Fake {
     }
 
     /// A pool that grows by 32 MiB steps.
-    fn from_pool(&self, pool: usize, bytes: u64) -> u64 {
+    fn take_from_pool(&self, pool: usize, bytes: u64) -> u64 {
         let mut pools = self.pools.borrow_mut();
         let levels = pools.get_mut(&pool).unwrap();
         levels.used += bytes;
@@ -261,7 +261,7 @@ fn a_pool_is_charged_by_what_it_reserves() {
             LANE,
             pool,
             bytes,
-            || Ok(driver.from_pool(0x99, bytes)),
+            || Ok(driver.take_from_pool(0x99, bytes)),
             |_| {},
         )
     };
@@ -295,7 +295,7 @@ fn a_pool_that_grows_past_the_limit_is_undone() {
         pool,
         MIB,
         // More than any step that was to be expected.
-        || Ok(driver.from_pool(0x99, 40 * MIB)),
+        || Ok(driver.take_from_pool(0x99, 40 * MIB)),
         undo,
     );
     assert!(matches!(refused, Err(Failure::Denied(_))));
@@ -317,7 +317,7 @@ fn idle_pools_are_trimmed_before_anything_is_refused() {
             LANE,
             pool,
             MIB,
-            || Ok(driver.from_pool(0x99, MIB)),
+            || Ok(driver.take_from_pool(0x99, MIB)),
             |_| {},
         )
         .unwrap();

@@ -128,6 +128,9 @@ fn a_recycled_handle_is_a_new_pool() {
     assert_eq!(budget.held(), 0);
 }
 
+/// Bytes of a call, what is reserved for it, and the reading after it.
+type Served<'b> = (u64, Reservation<'b>, Option<(Ticket, PoolLevels)>);
+
 /// The driver's pool, and the calls under way by how far they are.
 struct World<'b> {
     pools: StreamPools,
@@ -138,7 +141,7 @@ struct World<'b> {
     /// Started, not yet with the driver.
     started: Vec<(u64, Reservation<'b>)>,
     /// Served by the driver; with the reading where it was made already.
-    served: Vec<(u64, Reservation<'b>, Option<(Ticket, PoolLevels)>)>,
+    served: Vec<Served<'b>>,
     live: Vec<u64>,
     /// Freed by the driver, not yet in the books; with the reading where it was made already.
     freed: Vec<(u64, Option<(Ticket, PoolLevels)>)>,
