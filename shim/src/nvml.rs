@@ -77,8 +77,8 @@ pub fn forget() {
 
 /// Bytes that this process takes of a device, `None` where NVML can't tell.
 pub fn footprint(device: u32) -> Option<u64> {
-    let processes = processes(handle(device)?)?;
     let known = KNOWN_AS.load(Ordering::Relaxed);
+    let processes = processes(handle(device)?, known)?;
     let of = |pid: u32| {
         let used = processes
             .iter()
@@ -104,7 +104,7 @@ pub fn before_context(device: u32) -> Option<Vec<u32>> {
         return None;
     }
     Some(
-        processes(handle(device)?)?
+        processes(handle(device)?, 0)?
             .iter()
             .map(|process| process.pid)
             .collect(),
@@ -112,12 +112,12 @@ pub fn before_context(device: u32) -> Option<Vec<u32>> {
 }
 
 /// A context was created: if NVML does not list any number that we know ourselves by, and one process is new since
-/// `before`, it is this one.
+/// `before`, it is this one, unless that number is a neighbour's in our own pid namespace.
 pub fn after_context(device: u32, before: Option<Vec<u32>>) {
     let (Some(before), None) = (before, footprint(device)) else {
         return;
     };
-    let Some(now) = handle(device).and_then(processes) else {
+    let Some(now) = handle(device).and_then(|device| processes(device, 0)) else {
         return;
     };
     let mut new: Vec<u32> = now
@@ -127,14 +127,22 @@ pub fn after_context(device: u32, before: Option<Vec<u32>>) {
         .collect();
     new.sort_unstable();
     new.dedup();
-    if let [only] = new[..] {
+    if let [only] = new[..]
+        && !exists(only)
+    {
         KNOWN_AS.store(only, Ordering::Relaxed);
     }
 }
 
+/// Whether a process has that number where we live.
+fn exists(pid: u32) -> bool {
+    // SAFETY: kill(2) with signal 0 only looks; errno is this thread's own.
+    i32::try_from(pid).is_ok_and(|pid| unsafe { libc::kill(pid, 0) == 0 || *libc::__errno_location() != libc::ESRCH })
+}
+
 /// Whether the footprint of this process on a device can be read.
 pub fn can_measure(device: u32) -> bool {
-    footprint(device).is_some()
+    KNOWN_AS.load(Ordering::Relaxed) != 0 || footprint(device).is_some()
 }
 
 fn handle(device: u32) -> Option<Handle> {
@@ -162,17 +170,17 @@ fn handle(device: u32) -> Option<Handle> {
     (!found.is_null()).then_some(found)
 }
 
-/// All processes on a device; `None` if no list can be had.
-fn processes(device: Handle) -> Option<Vec<Process>> {
+/// The processes on a device; `None` if no list can be had. The lists after the one that has `wanted` are not asked for.
+fn processes(device: Handle, wanted: u32) -> Option<Vec<Process>> {
     let mut all = Vec::new();
     let mut any = false;
     for functions in LISTS {
-        if let Some(list) = functions
-            .iter()
-            .find_map(|function| read(*function, device))
-        {
+        if let Some(list) = functions.iter().find_map(|function| read(*function, device)) {
             any = true;
             all.extend(list);
+        }
+        if wanted != 0 && all.iter().any(|process: &Process| process.pid == wanted) {
+            break;
         }
     }
     any.then_some(all)
