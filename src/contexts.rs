@@ -23,6 +23,14 @@ const RESTING: usize = 8;
 /// Beside a slot's device: its blocks are being dropped, or it is free.
 const OVER: u32 = 1 << 31;
 
+/// Beside a slot's device: somebody was told to allocate for it since it was opened. Only kept while it is [`Slot::new`].
+const USED: u32 = 1 << 30;
+
+/// A slot's device without the marks beside it.
+fn device_in(word: u32) -> u32 {
+    word & !(OVER | USED)
+}
+
 /// Owner of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
@@ -53,6 +61,8 @@ struct Slot {
     freed: u64,
     /// Free, and not looked through for late blocks since.
     unswept: bool,
+    /// Opened by a call that may have ended the incarnation before, which is not known yet.
+    new: bool,
 }
 
 const EMPTY: Slot = Slot {
@@ -63,6 +73,7 @@ const EMPTY: Slot = Slot {
     id: None,
     freed: 0,
     unswept: false,
+    new: false,
 };
 
 /// The process's contexts. Reads take no lock.
@@ -71,8 +82,11 @@ pub struct Contexts {
     /// Slot number + 1 of the only context of the only device; 0 where the current context must be asked for.
     only: AtomicU32,
     one_device: bool,
-    /// Handle and device of each slot; handle 0 where the slot is found by no handle, [`OVER`] beside the device.
+    /// Handle and device of each slot; handle 0 where the slot is found by no handle, [`OVER`] and [`USED`] beside the
+    /// device.
     handles: Box<[(AtomicUsize, AtomicU32)]>,
+    /// How many slots can be told apart; behind them one for each device, for contexts that are too many.
+    single: usize,
     slots: Mutex<Vec<Slot>>,
     /// How often primary contexts were retained.
     retains: AtomicU64,
@@ -86,6 +100,27 @@ pub struct Ending {
     retired: Option<usize>,
 }
 
+/// What a call has ended.
+#[must_use]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Slots whose blocks are gone.
+    pub dead: Vec<u16>,
+    /// Two slots that have turned out to be one.
+    pub moved: Option<Moved>,
+}
+
+/// Blocks that belong to another slot from now on; the old one is to be dropped then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Whose they were.
+    pub from: u16,
+    /// Whose they are.
+    pub to: u16,
+    /// There are none.
+    pub empty: bool,
+}
+
 impl Ending {
     /// Whether others hold the context still, as far as we saw it retained.
     pub fn leaves_it_alive(&self) -> bool {
@@ -97,12 +132,15 @@ impl Contexts {
     /// Books for a process that sees `devices` devices.
     #[must_use]
     pub fn new(devices: usize) -> Self {
+        let single = SLOTS.saturating_sub(devices.max(1));
+        let device = |at: usize| u32::from(slot_number(at.saturating_sub(single)));
         Contexts {
             only: AtomicU32::new(0),
             one_device: devices == 1,
             handles: (0..SLOTS)
-                .map(|_| (AtomicUsize::new(0), AtomicU32::new(0)))
+                .map(|at| (AtomicUsize::new(0), AtomicU32::new(device(at))))
                 .collect(),
+            single,
             slots: Mutex::new(Vec::new()),
             retains: AtomicU64::new(0),
         }
@@ -126,22 +164,48 @@ impl Contexts {
     fn owner_of_current(&self, driver: &impl Driver) -> Result<Owner, Code> {
         let handle = driver.current_context()?.ok_or(Code::INVALID_CONTEXT)?;
         if let Some(owner) = self.find(handle) {
+            let word = &self.handles[usize::from(owner.slot)].1;
+            if word.load(Ordering::Relaxed) & USED == 0 {
+                word.fetch_or(USED, Ordering::AcqRel);
+            }
             return Ok(owner);
         }
         // A context that was made past us, or by a call that we do not hook.
         let device = driver.current_device()?;
-        Ok(self.created(handle, device))
+        let mut slots = self.slots.lock();
+        let other = self.scan(handle);
+        Ok(other.unwrap_or_else(|| self.enter(&mut slots, handle, device)))
+    }
+
+    /// Owner of what the driver has given by now to a thread that began as `owner`: the next one on the same device if that
+    /// one may have died meanwhile. What died with it is then charged for too long and never for too short a time.
+    #[inline]
+    pub fn still(&self, driver: &impl Driver, owner: Owner) -> Owner {
+        let handle = self.handles.get(usize::from(owner.slot)).map(|(handle, _)| handle);
+        if handle.is_some_and(|handle| handle.load(Ordering::Acquire) != 0) {
+            return owner;
+        }
+        let now = self.owner(driver).ok();
+        now.filter(|now| now.device == owner.device).unwrap_or(owner)
     }
 
     /// Owner that a context handle stands for.
     pub fn find(&self, handle: usize) -> Option<Owner> {
+        // A handle that moves to a slot that was looked at already is missed, but not while nothing moves.
+        self.scan(handle).or_else(|| {
+            let _still = self.slots.lock();
+            self.scan(handle)
+        })
+    }
+
+    fn scan(&self, handle: usize) -> Option<Owner> {
         let at = self
             .handles
             .iter()
             .position(|(known, _)| known.load(Ordering::Acquire) == handle)?;
         Some(Owner {
             slot: slot_number(at),
-            device: self.handles[at].1.load(Ordering::Acquire) & !OVER,
+            device: device_in(self.handles[at].1.load(Ordering::Acquire)),
         })
     }
 
@@ -149,7 +213,7 @@ impl Contexts {
     pub fn device_of(&self, slot: u16) -> Option<u32> {
         self.handles
             .get(usize::from(slot))
-            .map(|(_, device)| device.load(Ordering::Acquire) & !OVER)
+            .map(|(_, word)| device_in(word.load(Ordering::Acquire)))
     }
 
     /// Whether a slot's blocks were dropped, or are being so: a block that is kept for it now comes too late.
@@ -157,7 +221,7 @@ impl Contexts {
     pub fn is_over(&self, slot: u16) -> bool {
         self.handles
             .get(usize::from(slot))
-            .is_some_and(|(_, device)| device.load(Ordering::Acquire) & OVER != 0)
+            .is_some_and(|(_, word)| word.load(Ordering::Acquire) & OVER != 0)
     }
 
     /// Slots of a device that became free since this was asked last: what was kept for them late is dead too.
@@ -177,22 +241,24 @@ impl Contexts {
     /// Handle of a device's primary context, once it has been retained.
     pub fn primary_handle(&self, device: u32) -> Option<usize> {
         let slots = self.slots.lock();
-        let at = slots
-            .iter()
-            .position(|s| s.primary && s.state == State::Current && s.device == device)?;
+        let at = current_primary(&slots, device)?;
         Some(self.handles[at].0.load(Ordering::Acquire)).filter(|handle| *handle != 0)
     }
 
     /// A context was created. A handle known from a dead context now means this one.
     pub fn created(&self, handle: usize, device: u32) -> Owner {
         let mut slots = self.slots.lock();
-        if let Some(old) = self.find(handle) {
+        if let Some(old) = self.scan(handle) {
             self.handles[usize::from(old.slot)]
                 .0
                 .store(0, Ordering::Release);
         }
+        self.enter(&mut slots, handle, device)
+    }
+
+    fn enter(&self, slots: &mut Vec<Slot>, handle: usize, device: u32) -> Owner {
         let at = self.open(
-            &mut slots,
+            slots,
             handle,
             Slot {
                 state: State::Current,
@@ -201,7 +267,7 @@ impl Contexts {
                 ..EMPTY
             },
         );
-        self.recount(&slots);
+        self.recount(slots);
         Owner {
             slot: slot_number(at),
             device,
@@ -212,7 +278,7 @@ impl Contexts {
     pub fn attached(&self, handle: usize) {
         let mut slots = self.slots.lock();
         if let Some(slot) = self
-            .find(handle)
+            .scan(handle)
             .and_then(|owner| slots.get_mut(usize::from(owner.slot)))
         {
             slot.usage += 1;
@@ -222,7 +288,7 @@ impl Contexts {
     /// `cuCtxDetach` succeeded: whether that was the last one.
     pub fn detached(&self, handle: usize) -> bool {
         let mut slots = self.slots.lock();
-        self.find(handle)
+        self.scan(handle)
             .and_then(|owner| slots.get_mut(usize::from(owner.slot)))
             .is_some_and(|slot| {
                 slot.usage = slot.usage.saturating_sub(1);
@@ -235,12 +301,12 @@ impl Contexts {
         let mut slots = self.slots.lock();
         let at = usize::from(owner.slot);
         let lives = |slot: &&Slot| matches!(slot.state, State::Current | State::Retired);
-        if at >= SLOTS - 1 || slots.get(at).filter(lives).is_none() {
+        if at >= self.single || slots.get(at).filter(lives).is_none() {
             return Vec::new();
         }
         self.handles[at].0.store(0, Ordering::Release);
         self.end(&mut slots, at);
-        self.recount(&slots);
+        self.recount(&mut slots);
         vec![owner.slot]
     }
 
@@ -249,14 +315,15 @@ impl Contexts {
         let mut slots = self.slots.lock();
         self.retains.fetch_add(1, Ordering::Release);
         let mut dead = Vec::new();
-        let at = match self.find(handle) {
+        let at = match self.scan(handle) {
             Some(owner) => {
                 let at = usize::from(owner.slot);
-                if slots[at].id.is_some() && id.is_some() && slots[at].id != id {
+                let known = slots.get(at).and_then(|slot| slot.id);
+                if known.is_some() && id.is_some() && known != id {
                     self.retire(&mut slots, at);
                     dead = self.end_retired(&mut slots, device, |_, slot| slot.id != id);
                 }
-                self.find(handle)
+                self.scan(handle)
                     .map_or(at, |owner| usize::from(owner.slot))
             }
             None => self.open(
@@ -269,19 +336,19 @@ impl Contexts {
                 },
             ),
         };
-        slots[at].primary = true;
-        slots[at].usage += 1;
-        slots[at].id = id.or(slots[at].id);
-        self.recount(&slots);
+        if let Some(slot) = slots.get_mut(at) {
+            slot.primary = true;
+            slot.usage += 1;
+            slot.id = id.or(slot.id);
+        }
+        self.recount(&mut slots);
         dead
     }
 
     /// A primary context is about to be released, or reset (`all`): allocations from now on belong to the next one.
     pub fn primary_ending(&self, device: u32, all: bool) -> Ending {
         let mut slots = self.slots.lock();
-        let current = slots
-            .iter()
-            .position(|s| s.primary && s.state == State::Current && s.device == device);
+        let current = current_primary(&slots, device);
         let mut ending = Ending {
             device,
             retired: None,
@@ -296,22 +363,21 @@ impl Contexts {
                 ending.retired = Some(at);
             }
         }
-        self.recount(&slots);
+        self.recount(&mut slots);
         ending
     }
 
     /// The driver refused to release or reset: nothing ended.
-    pub fn primary_lives(&self, ending: Ending, all: bool) {
+    pub fn primary_lives(&self, ending: &Ending, all: bool) -> Option<Moved> {
         let mut slots = self.slots.lock();
-        let current = slots
-            .iter()
-            .position(|s| s.primary && s.state == State::Current && s.device == ending.device);
-        if let (Some(at), false) = (current, all) {
-            slots[at].usage += 1;
+        let current = current_primary(&slots, ending.device)?;
+        if !all {
+            slots[current].usage += 1;
         }
-        if let (Some(at), Some(old)) = (current, ending.retired) {
-            slots[at].id = slots[at].id.or(slots[old].id);
-        }
+        let retired = ending.retired.filter(|at| slots[*at].state == State::Retired);
+        let moved = retired.map(|retired| self.lived(&mut slots, retired, current));
+        self.recount(&mut slots);
+        moved
     }
 
     /// How often primary contexts were retained, to tell whether the driver's answer about one is still true.
@@ -319,8 +385,8 @@ impl Contexts {
         self.retains.load(Ordering::Acquire)
     }
 
-    /// The driver released or reset: slots whose blocks are gone. `alive`: the context's id (if the driver has ids) where
-    /// it is alive, asked after `retains` was read; `None` is returned where that answer is too old, and it must be asked
+    /// The driver released or reset: what became of the slots. `alive`: the context's id (if the driver has ids) where it
+    /// is alive, asked after `retains` was read; `None` is returned where that answer is too old, and it must be asked
     /// again. The id tells a context that lived on from one that died and came back at once.
     pub fn primary_ended(
         &self,
@@ -328,33 +394,53 @@ impl Contexts {
         all: bool,
         alive: Option<Option<u64>>,
         retains: u64,
-    ) -> Option<Vec<u16>> {
+    ) -> Option<Ended> {
         let mut slots = self.slots.lock();
         if self.retains() != retains {
             return None;
         }
         let device = ending.device;
-        let current = slots
-            .iter()
-            .position(|s| s.primary && s.state == State::Current && s.device == device);
-        let dead = if let Some(id) = alive {
-            if let Some(at) = current {
-                let lives_on = ending.retired.filter(|_| !all).and_then(|at| slots[at].id);
-                slots[at].id = slots[at].id.or(lives_on);
-            }
+        let mut ended = Ended::default();
+        let current = current_primary(&slots, device);
+        if let Some(id) = alive {
             let other = |slot: &Slot| slot.id.is_some() && id.is_some() && slot.id != id;
-            self.end_retired(&mut slots, device, |at, slot| {
+            ended.dead = self.end_retired(&mut slots, device, |at, slot| {
                 (all && ending.retired == Some(at)) || other(slot)
-            })
+            });
+            let lived = ending.retired.filter(|at| slots[*at].state == State::Retired);
+            if let (Some(retired), Some(current)) = (lived, current) {
+                ended.moved = Some(self.lived(&mut slots, retired, current));
+            }
         } else {
             // Whoever we thought held it, and whatever came into it meanwhile: it is all gone.
             if let Some(at) = current {
                 self.retire(&mut slots, at);
             }
-            self.end_retired(&mut slots, device, |_, _| true)
+            ended.dead = self.end_retired(&mut slots, device, |_, _| true);
+        }
+        self.recount(&mut slots);
+        Some(ended)
+    }
+
+    /// The incarnation of a retired slot lives on: one of the two slots takes in what the other has. The older one stays,
+    /// which has most.
+    fn lived(&self, slots: &mut [Slot], retired: usize, current: usize) -> Moved {
+        let (from, to) = if slots[current].new && !slots[retired].new {
+            (current, retired)
+        } else {
+            (retired, current)
         };
-        self.recount(&slots);
-        Some(dead)
+        slots[to].state = State::Current;
+        slots[to].usage = slots[current].usage;
+        slots[to].id = slots[to].id.or(slots[from].id);
+        let handle = self.handles[current].0.load(Ordering::Relaxed);
+        self.handles[to].0.store(handle, Ordering::Release);
+        if from != to {
+            self.handles[from].0.store(0, Ordering::Release);
+        }
+        let empty = slots[from].new && self.handles[from].1.load(Ordering::Acquire) & USED == 0;
+        self.end(slots, from);
+        Moved { from: slot_number(from), to: slot_number(to), empty }
     }
 
     /// The blocks of these slots were dropped: the slots may be used again.
@@ -363,7 +449,15 @@ impl Contexts {
         for &slot in dead {
             self.close(&mut slots, usize::from(slot));
         }
-        self.recount(&slots);
+        self.recount(&mut slots);
+    }
+
+    /// The blocks of a slot are another's: it may be used again.
+    pub fn merged(&self, moved: Moved) {
+        let mut slots = self.slots.lock();
+        let at = usize::from(moved.from);
+        self.close(&mut slots, at);
+        slots[at].unswept = false;
     }
 
     /// Moves a current slot's handle to a fresh slot; the old one waits to be dropped.
@@ -371,6 +465,7 @@ impl Contexts {
         let handle = self.handles[at].0.load(Ordering::Relaxed);
         let next = Slot {
             id: None,
+            new: true,
             ..slots[at]
         };
         slots[at].state = State::Retired;
@@ -380,14 +475,16 @@ impl Contexts {
     }
 
     fn open(&self, slots: &mut Vec<Slot>, handle: usize, slot: Slot) -> usize {
-        let at = match reusable(slots, slot.device) {
+        let full = slots.len() >= self.single;
+        let at = match reusable(slots, slot.device, full) {
             Some(at) => at,
-            None if slots.len() < SLOTS => {
+            None if !full => {
                 slots.push(EMPTY);
                 slots.len() - 1
             }
-            // A program with over a thousand living contexts: they share the last slot, which is never dropped.
-            None => return SLOTS - 1,
+            // A program with over a thousand living contexts: the rest share a slot that is found by no handle and that is
+            // never dropped.
+            None => return (self.single + slot.device as usize).min(SLOTS - 1),
         };
         slots[at] = slot;
         self.handles[at].1.store(slot.device, Ordering::Release);
@@ -411,7 +508,6 @@ impl Contexts {
         let dead: Vec<usize> = slots
             .iter()
             .enumerate()
-            .take(SLOTS - 1)
             .filter(|(_, slot)| slot.state == State::Retired && slot.device == device)
             .filter(|(at, slot)| is_dead(*at, slot))
             .map(|(at, _)| at)
@@ -424,7 +520,7 @@ impl Contexts {
 
     fn close(&self, slots: &mut [Slot], at: usize) {
         let frees = slots.iter().map(|slot| slot.freed).max().unwrap_or(0);
-        if let Some(slot) = slots.get_mut(at).filter(|_| at < SLOTS - 1) {
+        if let Some(slot) = slots.get_mut(at) {
             *slot = Slot {
                 device: slot.device,
                 freed: frees + 1,
@@ -434,13 +530,19 @@ impl Contexts {
         }
     }
 
-    fn recount(&self, slots: &[Slot]) {
+    fn recount(&self, slots: &mut [Slot]) {
+        for at in 0..slots.len() {
+            let device = slots[at].device;
+            let pending = |s: &Slot| s.state == State::Retired && s.device == device;
+            slots[at].new = slots[at].new && slots.iter().any(pending);
+        }
         let mut current = slots
             .iter()
             .enumerate()
             .filter(|(_, s)| s.state == State::Current);
         let only = match (current.next(), current.next()) {
-            (Some((at, _)), None) if self.one_device => u32::from(slot_number(at)) + 1,
+            // A new one is told to those who ask for it one by one, so that it is known whether it was.
+            (Some((at, slot)), None) if self.one_device && !slot.new => u32::from(slot_number(at)) + 1,
             _ => 0,
         };
         self.only.store(only, Ordering::Release);
@@ -448,15 +550,22 @@ impl Contexts {
 }
 
 /// The free slot of a device that has rested for the longest time, if enough of them rest.
-fn reusable(slots: &[Slot], device: u32) -> Option<usize> {
+fn reusable(slots: &[Slot], device: u32, full: bool) -> Option<usize> {
     let free = |s: &Slot| s.state == State::Free && s.device == device && !s.unswept;
     let resting = || slots.iter().enumerate().filter(|(_, slot)| free(slot));
-    if slots.len() < SLOTS && resting().count() < RESTING {
+    if !full && resting().count() < RESTING {
         return None;
     }
     resting()
         .min_by_key(|(_, slot)| slot.freed)
         .map(|(at, _)| at)
+}
+
+/// The slot that a device's primary context has now.
+fn current_primary(slots: &[Slot], device: u32) -> Option<usize> {
+    slots
+        .iter()
+        .position(|s| s.primary && s.state == State::Current && s.device == device)
 }
 
 fn slot_number(at: usize) -> u16 {

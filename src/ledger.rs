@@ -164,6 +164,14 @@ impl Ledger {
             .collect()
     }
 
+    /// Makes the blocks of one owner another's; those that come meanwhile may be missed. Not those of pools.
+    pub fn change_owner(&self, from: u16, to: u16) {
+        self.map.change(|value| {
+            let pool = value >> KIND_AT & 0xf == Kind::Pool as u64;
+            (value & 0xffff == u64::from(from) && !pool).then(|| value & !0xffff | u64::from(to))
+        });
+    }
+
     /// Calls `each` with every block and its address; those that come or go meanwhile may be missed or seen.
     pub fn for_each(&self, mut each: impl FnMut(u64, Block)) {
         self.map.for_each(|address, value| {

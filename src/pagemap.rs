@@ -153,6 +153,23 @@ impl PageMap {
         self.stray.for_each(each);
     }
 
+    /// Gives every value the one that `new` has for it, if any.
+    pub fn change(&self, mut new: impl FnMut(u64) -> Option<u64>) {
+        self.walk(|_, cell| {
+            let mut now = cell.load(Acquire);
+            while now != 0
+                && let Some(value) = new(now >> STEP_BITS)
+            {
+                let word = value << STEP_BITS | now & ((1 << STEP_BITS) - 1);
+                match cell.compare_exchange(now, word, AcqRel, Acquire) {
+                    Ok(_) => break,
+                    Err(changed) => now = changed,
+                }
+            }
+        });
+        self.stray.change(new);
+    }
+
     /// Removes every value that `dies` accepts and calls `gone` with each that this call removed.
     pub fn purge(&self, mut dies: impl FnMut(u64, u64) -> bool, mut gone: impl FnMut(u64, u64)) {
         self.walk(|page, cell| {

@@ -19,6 +19,7 @@ use crate::driver::Driver;
 use crate::graph_memory::GraphMemory;
 use crate::ledger::{Block, Kind, Ledger};
 use crate::stream_pools::StreamPools;
+use crate::sync::Mutex;
 use crate::vmm::Vmm;
 
 /// What is configured for one device.
@@ -86,6 +87,8 @@ pub struct Governor<'a> {
     cells: &'a [Cells],
     devices: Vec<DeviceRules>,
     contexts: Contexts,
+    /// Held while what died is decided and dropped, so that each decision finds the one before it carried out.
+    ending: Mutex<()>,
     ledger: Ledger,
     vmm: Vmm,
     arrays: Arrays,
@@ -105,6 +108,7 @@ impl<'a> Governor<'a> {
         Governor {
             cells,
             contexts: Contexts::new(devices.len()),
+            ending: Mutex::new(()),
             devices,
             ledger: Ledger::new(),
             vmm: Vmm::default(),
@@ -193,6 +197,7 @@ impl<'a> Governor<'a> {
         if kind == Kind::Managed {
             budget.hold_managed(granted.size);
         }
+        let owner = self.contexts.still(driver, owner);
         let block = Block {
             size: granted.size,
             kind,

@@ -84,6 +84,14 @@ impl Stray {
         }
     }
 
+    pub(super) fn change(&self, mut new: impl FnMut(u64) -> Option<u64>) {
+        for shard in &self.shards {
+            for value in shard.lock().values_mut() {
+                *value = new(*value).unwrap_or(*value);
+            }
+        }
+    }
+
     pub(super) fn purge(
         &self,
         mut dies: impl FnMut(u64, u64) -> bool,

@@ -2,6 +2,7 @@
 
 use super::Governor;
 use crate::code::Code;
+use crate::contexts::Moved;
 use crate::driver::Driver;
 use crate::ledger::{Block, Kind};
 
@@ -28,8 +29,10 @@ impl Governor<'_> {
         let working = self.giving_back();
         let code = call();
         if let (true, Some(owner)) = (code.is_success(), owner) {
+            let one = self.ending.lock();
             let dead = self.contexts.destroyed(owner);
             self.forget(owner.device, dead);
+            drop(one);
             drop(working);
             self.read_overhead(driver, owner.device);
         }
@@ -49,8 +52,10 @@ impl Governor<'_> {
         if let (true, Some(owner)) = (code.is_success(), owner)
             && self.contexts.detached(handle)
         {
+            let one = self.ending.lock();
             let dead = self.contexts.destroyed(owner);
             self.forget(owner.device, dead);
+            drop(one);
             drop(working);
             self.read_overhead(driver, owner.device);
         }
@@ -59,10 +64,11 @@ impl Governor<'_> {
 
     /// `cuDevicePrimaryCtxRetain` returned this context.
     pub fn primary_retained<D: Driver>(&self, driver: &D, handle: usize, device: u32) {
-        let dead = self
-            .contexts
-            .primary_retained(handle, device, driver.context_id(handle));
+        let id = driver.context_id(handle);
+        let one = self.ending.lock();
+        let dead = self.contexts.primary_retained(handle, device, id);
         self.forget(device, dead);
+        drop(one);
         self.read_overhead(driver, device);
     }
 
@@ -97,10 +103,11 @@ impl Governor<'_> {
         let working = self.giving_back();
         let code = call();
         if !code.is_success() {
-            self.contexts.primary_lives(ending, all);
+            let _one = self.ending.lock();
+            self.merge(self.contexts.primary_lives(&ending, all));
             return code;
         }
-        let (dead, active) = loop {
+        let died = loop {
             let retains = self.contexts.retains();
             // Where the driver does not say, our own count of retains has to do.
             let active = driver
@@ -114,14 +121,16 @@ impl Governor<'_> {
                 None
             };
             let alive = active.then_some(id);
-            if let Some(dead) = self.contexts.primary_ended(&ending, all, alive, retains) {
-                break (dead, active);
+            let _one = self.ending.lock();
+            if let Some(ended) = self.contexts.primary_ended(&ending, all, alive, retains) {
+                let died = !ended.dead.is_empty() || !active;
+                self.merge(ended.moved);
+                self.forget(device, ended.dead);
+                break died;
             }
         };
-        let ended = !dead.is_empty() || !active;
-        self.forget(device, dead);
         drop(working);
-        if ended {
+        if died {
             self.read_overhead(driver, device);
         }
         code
@@ -145,6 +154,15 @@ impl Governor<'_> {
         }
     }
 
+    fn merge(&self, moved: Option<Moved>) {
+        let Some(moved) = moved else { return };
+        if !moved.empty {
+            self.ledger.change_owner(moved.from, moved.to);
+            self.arrays.change_owner(moved.from, moved.to);
+        }
+        self.contexts.merged(moved);
+    }
+
     /// Ends the charges of what died with its owners, and of what was kept too late for owners that died before.
     fn forget(&self, device: u32, dead: Vec<u16>) {
         let mut owners = self.contexts.to_sweep(device);
@@ -152,6 +170,11 @@ impl Governor<'_> {
         if owners.is_empty() {
             return;
         }
+        self.drop_blocks(device, &owners);
+        self.contexts.dropped(&dead);
+    }
+
+    fn drop_blocks(&self, device: u32, owners: &[u16]) {
         let drop_all = |is: fn(Kind) -> bool| -> u64 {
             let gone = self
                 .ledger
@@ -162,8 +185,7 @@ impl Governor<'_> {
         let others = drop_all(|kind| !matches!(kind, Kind::Managed | Kind::Pool));
         if let Some(budget) = self.budget(device) {
             budget.drop_managed(managed);
-            budget.release(managed + others + self.arrays.purge(&owners));
+            budget.release(managed + others + self.arrays.purge(owners));
         }
-        self.contexts.dropped(&dead);
     }
 }

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use simdevice::{Knobs, me};
@@ -27,6 +27,8 @@ pub struct Context {
     /// `cuCtxGetId`; of the present incarnation.
     id: AtomicU64,
     alive: AtomicBool,
+    /// The thread that is just ending it, by [`this_thread`]; 0 = none.
+    ending: AtomicUsize,
     /// Attachments of a created context, retains of a primary one.
     users: AtomicI32,
     flags: AtomicU32,
@@ -48,6 +50,7 @@ impl Context {
             primary,
             id: AtomicU64::new(0),
             alive: AtomicBool::new(false),
+            ending: AtomicUsize::new(0),
             users: AtomicI32::new(0),
             flags: AtomicU32::new(flags),
             api_version,
@@ -84,6 +87,12 @@ impl Context {
 
     pub fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
+    }
+
+    /// Whether another thread is just ending it: it is active until all that belongs to it is gone.
+    pub fn ends_elsewhere(&self) -> bool {
+        let ending = self.ending.load(Ordering::Acquire);
+        ending != 0 && ending != this_thread()
     }
 
     pub fn flags(&self) -> u32 {
@@ -151,6 +160,11 @@ thread_local! {
     static TOP: Cell<Option<&'static Context>> = const { Cell::new(None) };
     /// What lies under it.
     static BELOW: RefCell<Vec<&'static Context>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A number for this thread.
+fn this_thread() -> usize {
+    TOP.with(|top| std::ptr::from_ref(top).addr())
 }
 
 /// The context that is current to this thread, dead or alive.
@@ -252,6 +266,7 @@ fn any_alive_on(contexts: &Contexts, device: usize) -> bool {
 /// Ends an incarnation: everything that belongs to the context goes. Every part takes its own lock, and refuses what
 /// comes for a context that is no longer alive, so that nothing slips in behind.
 fn stop(contexts: MutexGuard<'_, Contexts>, context: &'static Context) {
+    context.ending.store(this_thread(), Ordering::Release);
     context.alive.store(false, Ordering::Release);
     let id = context.id();
     let overhead = context.overhead.swap(0, Ordering::AcqRel);
@@ -272,6 +287,7 @@ fn stop(contexts: MutexGuard<'_, Contexts>, context: &'static Context) {
     if last && cost > 0 {
         me().give_overhead(context.device, cost);
     }
+    context.ending.store(0, Ordering::Release);
 }
 
 /// `cuCtxDestroy`.
@@ -308,7 +324,10 @@ pub fn detach(handle: Handle) -> Result<(), CUresult> {
 /// `cuDevicePrimaryCtxRetain`.
 pub fn retain_primary(ordinal: i32) -> Result<&'static Context, CUresult> {
     let context = primary(ordinal)?;
-    let contexts = CONTEXTS.lock();
+    let mut contexts = CONTEXTS.lock();
+    while context.ends_elsewhere() {
+        MutexGuard::unlocked(&mut contexts, std::thread::yield_now);
+    }
     if !context.is_alive() {
         start(&contexts, context)?;
     }

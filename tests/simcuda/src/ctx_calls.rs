@@ -196,7 +196,7 @@ cuda_api! {
         match ctx::primary(device) {
             Ok(context) => {
                 flags.set(context.flags());
-                active.answer(i32::from(context.is_alive()))
+                active.answer(i32::from(context.is_alive() || context.ends_elsewhere()))
             }
             Err(code) => code,
         }
