@@ -278,7 +278,7 @@ fn contexts_that_come_and_go_leave_no_trace() {
 }
 
 #[test]
-fn what_a_context_costs_itself_is_not_counted_yet() {
+fn what_a_context_costs_is_not_counted_where_only_allocations_are() {
     let sim = Sim::with(&[("CTX_MIB", "300"), ("TOTAL_MIB", "1000")]);
     let mut calls = Calls::start(&sim, "100MiB");
     assert_eq!(calls.info(), (100 * MIB, 100 * MIB));

@@ -3,7 +3,7 @@
 
 mod calls;
 
-use calls::{Calls, MIB, OUT_OF_MEMORY};
+use calls::{Calls, MIB, OUT_OF_MEMORY, only_allocations};
 use harness::{Sim, cc};
 
 const LIMITS: [u64; 2] = [64 * MIB, 96 * MIB];
@@ -108,7 +108,8 @@ fn play(seed: u64, faults: &str, always: bool) {
     let knobs = [("DEVICES", "2"), ("FAIL", faults)];
     let sim = Sim::with(&knobs);
     let run = sim.run(cc("calls.c", &[])).arg("dlsym");
-    let mut calls = Calls::run(&sim, run.capped("0=64MiB,1=96MiB"));
+    let run = only_allocations(run.capped("0=64MiB,1=96MiB"));
+    let mut calls = Calls::run(&sim, run);
     let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let mut story = Vec::new();
     for _ in 0..STEPS {

@@ -29,6 +29,11 @@ impl Answer {
     }
 }
 
+/// Counts allocations only: block for block, without the pages that small ones may need.
+pub fn only_allocations(run: Run) -> Run {
+    run.env("GPUCAP_OVERHEAD", "0")
+}
+
 /// A running program under the cap.
 pub struct Calls {
     child: Child,
@@ -49,7 +54,8 @@ impl Calls {
     /// The same without a context.
     #[track_caller]
     pub fn without_context(sim: &Sim, limit: &str) -> Calls {
-        Calls::run(sim, sim.run(cc("calls.c", &[])).arg("dlsym").capped(limit))
+        let run = sim.run(cc("calls.c", &[])).arg("dlsym").capped(limit);
+        Calls::run(sim, only_allocations(run))
     }
 
     /// Any run of it; the driver is started.
