@@ -439,6 +439,9 @@ impl Contexts {
             self.handles[from].0.store(0, Ordering::Release);
         }
         let empty = slots[from].new && self.handles[from].1.load(Ordering::Acquire) & USED == 0;
+        if !empty {
+            self.handles[to].1.fetch_or(USED, Ordering::AcqRel);
+        }
         self.end(slots, from);
         Moved { from: slot_number(from), to: slot_number(to), empty }
     }

@@ -212,6 +212,31 @@ fn releases_of_a_context_that_somebody_holds_past_us_use_no_slots_up() {
 }
 
 #[test]
+fn what_was_moved_to_a_slot_moves_on_with_it() {
+    let contexts = Contexts::new(2);
+    let held = Fake {
+        current: Some(0x10),
+        device: 0,
+    };
+    let _ = contexts.primary_retained(0x10, 0, Some(1));
+    let first = contexts.find(0x10).unwrap();
+    let outer = contexts.primary_ending(0, false);
+    let second = contexts.owner(&held).unwrap();
+    let inner = contexts.primary_ending(0, false);
+    let end = |ending| {
+        let retains = contexts.retains();
+        let ended = contexts.primary_ended(ending, false, Some(Some(1)), retains);
+        let moved = ended.unwrap().moved.unwrap();
+        contexts.merged(moved);
+        moved
+    };
+    let moved = end(&inner);
+    assert_eq!((moved.from, moved.empty), (second.slot, false));
+    let last = end(&outer);
+    assert_eq!((last.from, last.to, last.empty), (moved.to, first.slot, false));
+}
+
+#[test]
 fn contexts_that_are_too_many_stay_with_their_device() {
     let contexts = Contexts::new(2);
     let mut past = 0;
