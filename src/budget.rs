@@ -13,9 +13,7 @@ mod settle;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use crate::sync::{
-    AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-};
+use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 pub use lanes::Lane;
 use lanes::Lanes;
 pub use settle::{Quiet, Working};
@@ -85,21 +83,13 @@ impl<'a> Budget<'a> {
     /// A budget of `limit` bytes ([`UNCAPPED`] for none) over these counters.
     #[must_use]
     pub const fn new(cells: &'a Cells, limit: u64) -> Self {
-        Self {
-            cells,
-            limit,
-            bound: limit,
-        }
+        Self { cells, limit, bound: limit }
     }
 
     /// The same budget for reservations that leave `margin` bytes to the limit.
     #[must_use]
     pub const fn short_of(&self, margin: u64) -> Self {
-        let bound = if self.limit == UNCAPPED {
-            UNCAPPED
-        } else {
-            self.limit.saturating_sub(margin)
-        };
+        let bound = if self.limit == UNCAPPED { UNCAPPED } else { self.limit.saturating_sub(margin) };
         Self { bound, ..*self }
     }
 
@@ -118,24 +108,13 @@ impl<'a> Budget<'a> {
 
     /// As [`Budget::reserve`], for a block that may take up to `risk` bytes of the device beyond its own.
     #[inline]
-    pub fn reserve_packed(
-        &self,
-        lane: Lane,
-        bytes: u64,
-        risk: u64,
-    ) -> Result<Reservation<'a>, Refused> {
+    pub fn reserve_packed(&self, lane: Lane, bytes: u64, risk: u64) -> Result<Reservation<'a>, Refused> {
         self.cells.lanes.enter(lane);
         if risk > 0 {
             self.suspect(risk);
         }
         match self.try_add(bytes) {
-            Ok(after) => Ok(Reservation {
-                budget: *self,
-                lane,
-                bytes,
-                risk,
-                after,
-            }),
+            Ok(after) => Ok(Reservation { budget: *self, lane, bytes, risk, after }),
             Err(refused) => {
                 self.unsuspect(risk);
                 self.cells.lanes.leave(lane);
@@ -173,9 +152,7 @@ impl<'a> Budget<'a> {
                 Ok(reservation) => return Ok(reservation),
                 Err(refused) => refused,
             };
-            let alone = bytes
-                .checked_add(refused.overhead)
-                .is_some_and(|sum| sum <= self.limit);
+            let alone = bytes.checked_add(refused.overhead).is_some_and(|sum| sum <= self.limit);
             if !alone
                 || !self.cells.lanes.wait(lane, &mut settle)
                 || self.cells.refusals.given_back.load(Acquire) == before
@@ -198,9 +175,7 @@ impl<'a> Budget<'a> {
             let overhead = self.cells.seldom.overhead.load(Relaxed);
             let beside = overhead.saturating_add(self.cells.every.possible.load(Relaxed));
             let after = held.checked_add(bytes);
-            let Some(after) =
-                after.filter(|a| a.checked_add(beside).is_some_and(|used| used <= self.bound))
-            else {
+            let Some(after) = after.filter(|a| a.checked_add(beside).is_some_and(|used| used <= self.bound)) else {
                 return Err(Refused { held, overhead });
             };
             match cell.compare_exchange_weak(held, after, AcqRel, Acquire) {
@@ -213,12 +188,7 @@ impl<'a> Budget<'a> {
     /// Adds bytes that the driver has already given, even beyond the limit: what is there must be counted.
     pub fn charge(&self, bytes: u64) {
         if bytes > 0 {
-            let after = self
-                .cells
-                .every
-                .held
-                .fetch_add(bytes, AcqRel)
-                .wrapping_add(bytes);
+            let after = self.cells.every.held.fetch_add(bytes, AcqRel).wrapping_add(bytes);
             self.raise_peak(after);
         }
     }

@@ -78,60 +78,33 @@ impl Config {
     pub fn read(vars: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Parsed {
         let mut config = Config::default();
         let (mut errors, mut warnings) = (Vec::new(), Vec::new());
-        let vars: Vec<_> = vars
-            .into_iter()
-            .filter(|(name, _)| names::is_ours(name.as_ref()))
-            .collect();
+        let vars: Vec<_> = vars.into_iter().filter(|(name, _)| names::is_ours(name.as_ref())).collect();
         let find = |name: &str| {
-            let var = vars
-                .iter()
-                .find(|(other, _)| other.as_ref() == name.as_bytes());
+            let var = vars.iter().find(|(other, _)| other.as_ref() == name.as_bytes());
             var.map(|(_, value)| value.as_ref())
         };
 
-        for variable in table::VARIABLES
-            .iter()
-            .filter(|variable| variable.is_for_library())
-        {
+        for variable in table::VARIABLES.iter().filter(|variable| variable.is_for_library()) {
             let Some(value) = find(variable.name) else {
                 continue;
             };
             // A refused variable must leave no trace, hence a copy.
             let mut next = config.clone();
-            let read = variable
-                .read(value, &mut next)
-                .and_then(|()| not_yet::check(variable.name, &next));
+            let read = variable.read(value, &mut next).and_then(|()| not_yet::check(variable.name, &next));
             match read {
                 Ok(()) => config = next,
-                Err(reason) => {
-                    errors.push(variable.error(variable.name.as_bytes(), value, &reason))
-                }
+                Err(reason) => errors.push(variable.error(variable.name.as_bytes(), value, &reason)),
             }
         }
-        names::check(
-            vars.iter()
-                .map(|(name, value)| (name.as_ref(), value.as_ref())),
-            &mut errors,
-            &mut warnings,
-        );
+        names::check(vars.iter().map(|(name, value)| (name.as_ref(), value.as_ref())), &mut errors, &mut warnings);
         if find("GPUCAP_LIMIT").is_none() {
-            hami::read(
-                vars.iter()
-                    .map(|(name, value)| (name.as_ref(), value.as_ref())),
-                &mut config,
-                &mut errors,
-            );
+            hami::read(vars.iter().map(|(name, value)| (name.as_ref(), value.as_ref())), &mut config, &mut errors);
             let meant_something = !config.modes.is_empty() || !errors.is_empty();
             if config.limits.is_empty() && !meant_something {
-                warnings
-                    .push("GPUCAP_LIMIT is unset: no limit is set, every device is whole".into());
+                warnings.push("GPUCAP_LIMIT is unset: no limit is set, every device is whole".into());
             }
         }
-        Parsed {
-            config,
-            errors,
-            warnings,
-        }
+        Parsed { config, errors, warnings }
     }
 }
 

@@ -65,16 +65,8 @@ struct Slot {
     new: bool,
 }
 
-const EMPTY: Slot = Slot {
-    state: State::Free,
-    device: 0,
-    primary: false,
-    usage: 0,
-    id: None,
-    freed: 0,
-    unswept: false,
-    new: false,
-};
+const EMPTY: Slot =
+    Slot { state: State::Free, device: 0, primary: false, usage: 0, id: None, freed: 0, unswept: false, new: false };
 
 /// The process's contexts. Reads take no lock.
 #[derive(Debug)]
@@ -137,9 +129,7 @@ impl Contexts {
         Contexts {
             only: AtomicU32::new(0),
             one_device: devices == 1,
-            handles: (0..SLOTS)
-                .map(|at| (AtomicUsize::new(0), AtomicU32::new(device(at))))
-                .collect(),
+            handles: (0..SLOTS).map(|at| (AtomicUsize::new(0), AtomicU32::new(device(at)))).collect(),
             single,
             slots: Mutex::new(Vec::new()),
             retains: AtomicU64::new(0),
@@ -153,10 +143,7 @@ impl Contexts {
     pub fn owner(&self, driver: &impl Driver) -> Result<Owner, Code> {
         match self.only.load(Ordering::Acquire) {
             0 => self.owner_of_current(driver),
-            only => Ok(Owner {
-                slot: slot_number(only as usize - 1),
-                device: 0,
-            }),
+            only => Ok(Owner { slot: slot_number(only as usize - 1), device: 0 }),
         }
     }
 
@@ -199,38 +186,25 @@ impl Contexts {
     }
 
     fn scan(&self, handle: usize) -> Option<Owner> {
-        let at = self
-            .handles
-            .iter()
-            .position(|(known, _)| known.load(Ordering::Acquire) == handle)?;
-        Some(Owner {
-            slot: slot_number(at),
-            device: device_in(self.handles[at].1.load(Ordering::Acquire)),
-        })
+        let at = self.handles.iter().position(|(known, _)| known.load(Ordering::Acquire) == handle)?;
+        Some(Owner { slot: slot_number(at), device: device_in(self.handles[at].1.load(Ordering::Acquire)) })
     }
 
     /// Device of a slot, in use or not.
     pub fn device_of(&self, slot: u16) -> Option<u32> {
-        self.handles
-            .get(usize::from(slot))
-            .map(|(_, word)| device_in(word.load(Ordering::Acquire)))
+        self.handles.get(usize::from(slot)).map(|(_, word)| device_in(word.load(Ordering::Acquire)))
     }
 
     /// Whether a slot's blocks were dropped, or are being so: a block that is kept for it now comes too late.
     #[inline]
     pub fn is_over(&self, slot: u16) -> bool {
-        self.handles
-            .get(usize::from(slot))
-            .is_some_and(|(_, word)| word.load(Ordering::Acquire) & OVER != 0)
+        self.handles.get(usize::from(slot)).is_some_and(|(_, word)| word.load(Ordering::Acquire) & OVER != 0)
     }
 
     /// Slots of a device that became free since this was asked last: what was kept for them late is dead too.
     pub fn to_sweep(&self, device: u32) -> Vec<u16> {
         let mut slots = self.slots.lock();
-        let late = slots
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, s)| s.unswept && s.device == device);
+        let late = slots.iter_mut().enumerate().filter(|(_, s)| s.unswept && s.device == device);
         late.map(|(at, slot)| {
             slot.unswept = false;
             slot_number(at)
@@ -249,38 +223,21 @@ impl Contexts {
     pub fn created(&self, handle: usize, device: u32) -> Owner {
         let mut slots = self.slots.lock();
         if let Some(old) = self.scan(handle) {
-            self.handles[usize::from(old.slot)]
-                .0
-                .store(0, Ordering::Release);
+            self.handles[usize::from(old.slot)].0.store(0, Ordering::Release);
         }
         self.enter(&mut slots, handle, device)
     }
 
     fn enter(&self, slots: &mut Vec<Slot>, handle: usize, device: u32) -> Owner {
-        let at = self.open(
-            slots,
-            handle,
-            Slot {
-                state: State::Current,
-                device,
-                usage: 1,
-                ..EMPTY
-            },
-        );
+        let at = self.open(slots, handle, Slot { state: State::Current, device, usage: 1, ..EMPTY });
         self.recount(slots);
-        Owner {
-            slot: slot_number(at),
-            device,
-        }
+        Owner { slot: slot_number(at), device }
     }
 
     /// `cuCtxAttach` succeeded: one more detach until the context ends.
     pub fn attached(&self, handle: usize) {
         let mut slots = self.slots.lock();
-        if let Some(slot) = self
-            .scan(handle)
-            .and_then(|owner| slots.get_mut(usize::from(owner.slot)))
-        {
+        if let Some(slot) = self.scan(handle).and_then(|owner| slots.get_mut(usize::from(owner.slot))) {
             slot.usage += 1;
         }
     }
@@ -288,12 +245,10 @@ impl Contexts {
     /// `cuCtxDetach` succeeded: whether that was the last one.
     pub fn detached(&self, handle: usize) -> bool {
         let mut slots = self.slots.lock();
-        self.scan(handle)
-            .and_then(|owner| slots.get_mut(usize::from(owner.slot)))
-            .is_some_and(|slot| {
-                slot.usage = slot.usage.saturating_sub(1);
-                slot.usage == 0
-            })
+        self.scan(handle).and_then(|owner| slots.get_mut(usize::from(owner.slot))).is_some_and(|slot| {
+            slot.usage = slot.usage.saturating_sub(1);
+            slot.usage == 0
+        })
     }
 
     /// A context's owner was destroyed by the driver. Returns its slot, whose blocks are gone.
@@ -323,18 +278,9 @@ impl Contexts {
                     self.retire(&mut slots, at);
                     dead = self.end_retired(&mut slots, device, |_, slot| slot.id != id);
                 }
-                self.scan(handle)
-                    .map_or(at, |owner| usize::from(owner.slot))
+                self.scan(handle).map_or(at, |owner| usize::from(owner.slot))
             }
-            None => self.open(
-                &mut slots,
-                handle,
-                Slot {
-                    state: State::Current,
-                    device,
-                    ..EMPTY
-                },
-            ),
+            None => self.open(&mut slots, handle, Slot { state: State::Current, device, ..EMPTY }),
         };
         if let Some(slot) = slots.get_mut(at) {
             slot.primary = true;
@@ -349,10 +295,7 @@ impl Contexts {
     pub fn primary_ending(&self, device: u32, all: bool) -> Ending {
         let mut slots = self.slots.lock();
         let current = current_primary(&slots, device);
-        let mut ending = Ending {
-            device,
-            retired: None,
-        };
+        let mut ending = Ending { device, retired: None };
         if let Some(at) = current {
             let last = slots[at].usage <= 1;
             if !all {
@@ -388,13 +331,7 @@ impl Contexts {
     /// The driver released or reset: what became of the slots. `alive`: the context's id (if the driver has ids) where it
     /// is alive, asked after `retains` was read; `None` is returned where that answer is too old, and it must be asked
     /// again. The id tells a context that lived on from one that died and came back at once.
-    pub fn primary_ended(
-        &self,
-        ending: &Ending,
-        all: bool,
-        alive: Option<Option<u64>>,
-        retains: u64,
-    ) -> Option<Ended> {
+    pub fn primary_ended(&self, ending: &Ending, all: bool, alive: Option<Option<u64>>, retains: u64) -> Option<Ended> {
         let mut slots = self.slots.lock();
         if self.retains() != retains {
             return None;
@@ -404,9 +341,8 @@ impl Contexts {
         let current = current_primary(&slots, device);
         if let Some(id) = alive {
             let other = |slot: &Slot| slot.id.is_some() && id.is_some() && slot.id != id;
-            ended.dead = self.end_retired(&mut slots, device, |at, slot| {
-                (all && ending.retired == Some(at)) || other(slot)
-            });
+            ended.dead =
+                self.end_retired(&mut slots, device, |at, slot| (all && ending.retired == Some(at)) || other(slot));
             let lived = ending.retired.filter(|at| slots[*at].state == State::Retired);
             if let (Some(retired), Some(current)) = (lived, current) {
                 ended.moved = Some(self.lived(&mut slots, retired, current));
@@ -425,11 +361,8 @@ impl Contexts {
     /// The incarnation of a retired slot lives on: one of the two slots takes in what the other has. The older one stays,
     /// which has most.
     fn lived(&self, slots: &mut [Slot], retired: usize, current: usize) -> Moved {
-        let (from, to) = if slots[current].new && !slots[retired].new {
-            (current, retired)
-        } else {
-            (retired, current)
-        };
+        let (from, to) =
+            if slots[current].new && !slots[retired].new { (current, retired) } else { (retired, current) };
         slots[to].state = State::Current;
         slots[to].usage = slots[current].usage;
         slots[to].id = slots[to].id.or(slots[from].id);
@@ -466,11 +399,7 @@ impl Contexts {
     /// Moves a current slot's handle to a fresh slot; the old one waits to be dropped.
     fn retire(&self, slots: &mut Vec<Slot>, at: usize) {
         let handle = self.handles[at].0.load(Ordering::Relaxed);
-        let next = Slot {
-            id: None,
-            new: true,
-            ..slots[at]
-        };
+        let next = Slot { id: None, new: true, ..slots[at] };
         slots[at].state = State::Retired;
         // The successor is there before the old slot loses its handle, so that no reader finds neither.
         self.open(slots, handle, next);
@@ -502,12 +431,7 @@ impl Contexts {
     }
 
     /// Marks the retired slots of a device that are dead, for the caller alone to drop their blocks.
-    fn end_retired(
-        &self,
-        slots: &mut [Slot],
-        device: u32,
-        is_dead: impl Fn(usize, &Slot) -> bool,
-    ) -> Vec<u16> {
+    fn end_retired(&self, slots: &mut [Slot], device: u32, is_dead: impl Fn(usize, &Slot) -> bool) -> Vec<u16> {
         let dead: Vec<usize> = slots
             .iter()
             .enumerate()
@@ -524,12 +448,7 @@ impl Contexts {
     fn close(&self, slots: &mut [Slot], at: usize) {
         let frees = slots.iter().map(|slot| slot.freed).max().unwrap_or(0);
         if let Some(slot) = slots.get_mut(at) {
-            *slot = Slot {
-                device: slot.device,
-                freed: frees + 1,
-                unswept: true,
-                ..EMPTY
-            };
+            *slot = Slot { device: slot.device, freed: frees + 1, unswept: true, ..EMPTY };
         }
     }
 
@@ -539,10 +458,7 @@ impl Contexts {
             let pending = |s: &Slot| s.state == State::Retired && s.device == device;
             slots[at].new = slots[at].new && slots.iter().any(pending);
         }
-        let mut current = slots
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.state == State::Current);
+        let mut current = slots.iter().enumerate().filter(|(_, s)| s.state == State::Current);
         let only = match (current.next(), current.next()) {
             // A new one is told to those who ask for it one by one, so that it is known whether it was.
             (Some((at, slot)), None) if self.one_device && !slot.new => u32::from(slot_number(at)) + 1,
@@ -559,16 +475,12 @@ fn reusable(slots: &[Slot], device: u32, full: bool) -> Option<usize> {
     if !full && resting().count() < RESTING {
         return None;
     }
-    resting()
-        .min_by_key(|(_, slot)| slot.freed)
-        .map(|(at, _)| at)
+    resting().min_by_key(|(_, slot)| slot.freed).map(|(at, _)| at)
 }
 
 /// The slot that a device's primary context has now.
 fn current_primary(slots: &[Slot], device: u32) -> Option<usize> {
-    slots
-        .iter()
-        .position(|s| s.primary && s.state == State::Current && s.device == device)
+    slots.iter().position(|s| s.primary && s.state == State::Current && s.device == device)
 }
 
 fn slot_number(at: usize) -> u16 {

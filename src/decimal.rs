@@ -17,10 +17,7 @@ impl Decimal {
     /// The number `digits × 10^exponent`.
     pub fn new(mut digits: u128, mut exponent: i32) -> Decimal {
         if digits == 0 {
-            return Decimal {
-                digits,
-                exponent: 0,
-            };
+            return Decimal { digits, exponent: 0 };
         }
         while digits.is_multiple_of(10) {
             digits /= 10;
@@ -47,23 +44,15 @@ impl Decimal {
         let mut digits: u128 = 0;
         // Zeros are held back until a digit follows them: trailing ones, however many, then cost no precision.
         let mut zeros = 0;
-        for digit in whole
-            .bytes()
-            .chain(fraction.bytes())
-            .map(|byte| u128::from(byte - b'0'))
-        {
+        for digit in whole.bytes().chain(fraction.bytes()).map(|byte| u128::from(byte - b'0')) {
             if digit == 0 {
                 zeros += i32::from(digits != 0);
                 continue;
             }
             for _ in 0..=zeros {
-                digits = digits
-                    .checked_mul(10)
-                    .ok_or("more digits than are read (38)")?;
+                digits = digits.checked_mul(10).ok_or("more digits than are read (38)")?;
             }
-            digits = digits
-                .checked_add(digit)
-                .ok_or("more digits than are read (38)")?;
+            digits = digits.checked_add(digit).ok_or("more digits than are read (38)")?;
             zeros = 0;
         }
         if digits == 0 {
@@ -109,9 +98,7 @@ impl Decimal {
         };
         let shift = power - self.exponent;
         match u32::try_from(shift) {
-            Ok(shift) => 10u128
-                .checked_pow(shift)
-                .is_some_and(|bound| self.digits > bound),
+            Ok(shift) => 10u128.checked_pow(shift).is_some_and(|bound| self.digits > bound),
             Err(_) => self.digits != 0,
         }
     }
@@ -175,24 +162,16 @@ mod tests {
 
     #[test]
     fn every_way_to_write_a_half_is_the_same_number() {
-        for text in [
-            "0.5", ".5", "5e-1", "5E-1", "0.50000", "00.5", "500e-3", "0.05e1", "0.05e+1",
-        ] {
+        for text in ["0.5", ".5", "5e-1", "5E-1", "0.50000", "00.5", "500e-3", "0.05e1", "0.05e+1"] {
             assert_eq!(scan(text), Decimal::new(5, -1), "{text}");
         }
     }
 
     #[test]
     fn what_follows_the_number_is_given_back() {
-        for (text, rest) in [
-            ("8G", "G"),
-            ("8 G", " G"),
-            ("8.", "."),
-            ("8e", "e"),
-            ("8e+", "e+"),
-            ("1e2e3", "e3"),
-            ("0x10", "x10"),
-        ] {
+        for (text, rest) in
+            [("8G", "G"), ("8 G", " G"), ("8.", "."), ("8e", "e"), ("8e+", "e+"), ("1e2e3", "e3"), ("0x10", "x10")]
+        {
             assert_eq!(Decimal::scan(text).expect(text).1, rest, "{text}");
         }
         for text in ["", ".", "-1", "+1", "e5", "nan", ".e1"] {
@@ -202,10 +181,7 @@ mod tests {
 
     #[test]
     fn trailing_zeros_cost_no_precision_and_too_many_digits_are_refused() {
-        assert_eq!(
-            scan(&format!("0.3{}", "0".repeat(100))),
-            Decimal::new(3, -1)
-        );
+        assert_eq!(scan(&format!("0.3{}", "0".repeat(100))), Decimal::new(3, -1));
         assert_eq!(scan(&format!("1{}", "0".repeat(100))), Decimal::new(1, 100));
         assert!(Decimal::scan(&"1".repeat(40)).is_err());
         assert!(Decimal::scan("1e99999999999").is_err());
@@ -215,10 +191,7 @@ mod tests {
     fn products_are_rounded_down_to_a_whole_number() {
         assert_eq!(scan("0.1").times(32768 << 20), Some(3_435_973_836)); // 3276.8 MiB = 3435973836.8 bytes
         assert_eq!(scan("0.3333333333333333333333333333333").times(3), Some(0));
-        assert_eq!(
-            scan("0.9999999999999999999999999999999").times(u64::MAX),
-            Some(u64::MAX - 1)
-        );
+        assert_eq!(scan("0.9999999999999999999999999999999").times(u64::MAX), Some(u64::MAX - 1));
         assert_eq!(scan("1").times(u64::MAX), Some(u64::MAX));
         assert_eq!(scan("1.0000000001").times(u64::MAX), None);
         assert_eq!(scan("1e-400").times(u64::MAX), Some(0));

@@ -41,21 +41,15 @@ impl DeviceKey {
             return Ok(DeviceKey::Any);
         }
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return text
-                .parse()
-                .map(DeviceKey::Index)
-                .map_err(|_| format!("no device has the number {text}"));
+            return text.parse().map(DeviceKey::Index).map_err(|_| format!("no device has the number {text}"));
         }
         let kind = text.get(..4).unwrap_or("").to_ascii_uppercase();
         let digits = text.get(4..).unwrap_or("").to_ascii_lowercase();
-        let uuid = !digits.is_empty()
-            && digits.len() <= 36
-            && digits.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
+        let uuid =
+            !digits.is_empty() && digits.len() <= 36 && digits.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
         match kind.as_str() {
             "GPU-" | "MIG-" if uuid => Ok(DeviceKey::Uuid(kind + &digits)),
-            _ => Err(format!(
-                "{text:?} names no device (a number, GPU-<uuid>, MIG-<uuid> or *)"
-            )),
+            _ => Err(format!("{text:?} names no device (a number, GPU-<uuid>, MIG-<uuid> or *)")),
         }
     }
 
@@ -64,10 +58,9 @@ impl DeviceKey {
         match self {
             DeviceKey::Any => true,
             DeviceKey::Index(index) => *index == device.ordinal && *index != DeviceId::UNSEEN,
-            DeviceKey::Uuid(start) => device
-                .uuid
-                .get(..start.len())
-                .is_some_and(|uuid| uuid.eq_ignore_ascii_case(start)),
+            DeviceKey::Uuid(start) => {
+                device.uuid.get(..start.len()).is_some_and(|uuid| uuid.eq_ignore_ascii_case(start))
+            }
         }
     }
 
@@ -100,24 +93,17 @@ pub struct PerDevice<T> {
 impl<T> PerDevice<T> {
     /// No value for any device.
     pub const fn none() -> PerDevice<T> {
-        PerDevice {
-            entries: Vec::new(),
-        }
+        PerDevice { entries: Vec::new() }
     }
 
     /// Reads one value for all devices, or a list `key=value,key=value`.
     ///
     /// # Errors
     /// One phrase that says what is wrong, with the entry where there are several.
-    pub fn parse(
-        text: &str,
-        value: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<PerDevice<T>, String> {
+    pub fn parse(text: &str, value: impl Fn(&str) -> Result<T, String>) -> Result<PerDevice<T>, String> {
         let text = text.trim_ascii();
         if !text.contains(['=', ',']) {
-            return Ok(PerDevice {
-                entries: vec![(DeviceKey::Any, value(text)?)],
-            });
+            return Ok(PerDevice { entries: vec![(DeviceKey::Any, value(text)?)] });
         }
         let mut list = PerDevice::none();
         for entry in text.split(',') {
@@ -157,9 +143,7 @@ impl<T> PerDevice<T> {
     /// The entry that is in force on this device.
     pub fn get(&self, device: &DeviceId<'_>) -> Option<(&DeviceKey, &T)> {
         let matching = self.entries.iter().filter(|(key, _)| key.matches(device));
-        matching
-            .max_by_key(|(key, _)| key.rank())
-            .map(|(key, value)| (key, value))
+        matching.max_by_key(|(key, _)| key.rank()).map(|(key, value)| (key, value))
     }
 }
 
@@ -196,11 +180,7 @@ mod tests {
     const UUID: &str = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
 
     fn device(ordinal: u32) -> DeviceId<'static> {
-        DeviceId {
-            ordinal,
-            uuid: UUID,
-            total: 16 << 30,
-        }
+        DeviceId { ordinal, uuid: UUID, total: 16 << 30 }
     }
 
     fn limits(text: &str) -> Result<PerDevice<Limit>, String> {
@@ -209,27 +189,13 @@ mod tests {
 
     #[test]
     fn a_uuid_beats_an_index_beats_the_star_in_any_order() {
-        for text in [
-            "*=1G,0=2G,GPU-8932=3G",
-            "GPU-8932=3G,0=2G,*=1G",
-            "0=2G, gpu-8932F937 = 3G ,*=1G",
-        ] {
+        for text in ["*=1G,0=2G,GPU-8932=3G", "GPU-8932=3G,0=2G,*=1G", "0=2G, gpu-8932F937 = 3G ,*=1G"] {
             let list = limits(text).expect(text);
-            assert_eq!(
-                list.get(&device(0)).expect("an entry").1,
-                &Limit::Bytes(3 << 30),
-                "{text}"
-            );
+            assert_eq!(list.get(&device(0)).expect("an entry").1, &Limit::Bytes(3 << 30), "{text}");
         }
         let list = limits("*=1G,0=2G").expect("a list");
-        assert_eq!(
-            list.get(&device(0)).expect("an entry").1,
-            &Limit::Bytes(2 << 30)
-        );
-        assert_eq!(
-            list.get(&device(1)).expect("an entry").1,
-            &Limit::Bytes(1 << 30)
-        );
+        assert_eq!(list.get(&device(0)).expect("an entry").1, &Limit::Bytes(2 << 30));
+        assert_eq!(list.get(&device(1)).expect("an entry").1, &Limit::Bytes(1 << 30));
         assert!(limits("0=2G").expect("a list").get(&device(1)).is_none());
     }
 
@@ -245,21 +211,13 @@ mod tests {
     fn a_mig_instance_is_not_its_gpu() {
         let mig = DeviceKey::parse("MIG-8932f937").expect("a key");
         assert!(!mig.matches(&device(0)));
-        assert!(mig.matches(&DeviceId {
-            ordinal: 0,
-            uuid: "MIG-8932f937-d72c-4106-c12f-20bd9faed9f6",
-            total: 1
-        }));
+        assert!(mig.matches(&DeviceId { ordinal: 0, uuid: "MIG-8932f937-d72c-4106-c12f-20bd9faed9f6", total: 1 }));
     }
 
     #[test]
     fn b14_lists_in_the_style_of_other_tools_are_understood_or_refused() {
-        let one = |key: &str, bytes| {
-            limits(key)
-                .expect(key)
-                .get(&device(0))
-                .is_some_and(|(_, limit)| limit.of(10) == bytes)
-        };
+        let one =
+            |key: &str, bytes| limits(key).expect(key).get(&device(0)).is_some_and(|(_, limit)| limit.of(10) == bytes);
         assert!(one("0=1000MB", 1000 << 20));
         assert!(one("0=1G,1=512M", 1 << 30));
         assert!(one("1000M", 1000 << 20));
@@ -271,10 +229,7 @@ mod tests {
             ("0,5", "a decimal comma? 0.5"),
             ("0=1G,", "an entry of the list is empty"),
             (",", "an entry of the list is empty"),
-            (
-                "1G,2G",
-                "entry \"1G\" of the list names no device (as in *=1G)",
-            ),
+            ("1G,2G", "entry \"1G\" of the list names no device (as in *=1G)"),
             ("0=1G;1=2G", "\";\""),
             ("0:1G,1:2G", "names no device"),
             ("0=1G,00=2G", "0 is given twice"),

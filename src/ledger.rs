@@ -128,8 +128,7 @@ impl Ledger {
     #[must_use]
     pub fn take_exactly(&self, address: u64, block: Block) -> bool {
         let rest = u64::from(block.owner) | (block.kind as u64) << KIND_AT;
-        count(block.size, UNITS[0])
-            .is_some_and(|count| self.map.take_exactly(address, count << COUNT_AT | rest))
+        count(block.size, UNITS[0]).is_some_and(|count| self.map.take_exactly(address, count << COUNT_AT | rest))
     }
 
     /// Keeps a block again that the driver refused to free. False if the address has another one by now: then this one is gone.
@@ -155,13 +154,7 @@ impl Ledger {
                 }
             },
         );
-        sums.into_iter()
-            .map(|(owner, (blocks, bytes))| Purged {
-                owner,
-                blocks,
-                bytes,
-            })
-            .collect()
+        sums.into_iter().map(|(owner, (blocks, bytes))| Purged { owner, blocks, bytes }).collect()
     }
 
     /// Makes the blocks of one owner another's; those that come meanwhile may be missed. Not those of pools.
@@ -193,9 +186,7 @@ impl Ledger {
 
     #[cold]
     fn pack_unusual(&self, size: u64) -> u64 {
-        let fits = (0u64..)
-            .zip(UNITS)
-            .find_map(|(unit, bytes)| Some((unit, count(size, bytes)?)));
+        let fits = (0u64..).zip(UNITS).find_map(|(unit, bytes)| Some((unit, count(size, bytes)?)));
         let (unit, count) = fits.unwrap_or_else(|| (ODD, self.keep_odd(size)));
         count << COUNT_AT | unit << UNIT_AT
     }
@@ -204,17 +195,9 @@ impl Ledger {
     #[inline]
     fn unpack(&self, value: u64, gone: bool) -> Option<Block> {
         let (count, unit) = (value >> COUNT_AT, value >> UNIT_AT & 3);
-        let size = if unit == 0 {
-            count * UNITS[0]
-        } else {
-            self.unpack_unusual(count, unit, gone)?
-        };
+        let size = if unit == 0 { count * UNITS[0] } else { self.unpack_unusual(count, unit, gone)? };
         let owner = (value & 0xffff) as u16;
-        Some(Block {
-            size,
-            kind: Kind::from_bits(value >> KIND_AT & 0xf)?,
-            owner,
-        })
+        Some(Block { size, kind: Kind::from_bits(value >> KIND_AT & 0xf)?, owner })
     }
 
     #[cold]
@@ -237,11 +220,7 @@ impl Ledger {
 
     fn odd_size(&self, number: u64, gone: bool) -> Option<u64> {
         let mut odd = self.odd.lock();
-        if gone {
-            odd.sizes.remove(&number)
-        } else {
-            odd.sizes.get(&number).copied()
-        }
+        if gone { odd.sizes.remove(&number) } else { odd.sizes.get(&number).copied() }
     }
 }
 

@@ -22,16 +22,10 @@ impl Limit {
     /// One phrase that says what is wrong with it, without the accepted forms.
     pub fn parse(text: &str) -> Result<Limit, String> {
         let text = text.trim_ascii();
-        if text
-            .get(..5)
-            .is_some_and(|start| start.eq_ignore_ascii_case("total"))
-        {
+        if text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("total")) {
             return match text[5..].strip_prefix('-') {
                 Some(size) => parse_size(size).map(Limit::TotalMinus),
-                None => Err(format!(
-                    "after total a size to leave free is expected, not {:?}",
-                    &text[5..]
-                )),
+                None => Err(format!("after total a size to leave free is expected, not {:?}", &text[5..])),
             };
         }
         let (number, unit) = split(text)?;
@@ -86,39 +80,19 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 /// A size for people: two places after the point at most, rounded down, such as `16 GiB`, `4.79 GiB` or `512 B`.
 pub fn format_bytes(bytes: u64) -> String {
-    let (name, unit) = UNITS
-        .iter()
-        .rev()
-        .find(|(_, unit)| bytes >= *unit)
-        .unwrap_or(&UNITS[0]);
-    let (whole, hundredths) = (
-        bytes / unit,
-        u128::from(bytes % unit) * 100 / u128::from(*unit),
-    );
+    let (name, unit) = UNITS.iter().rev().find(|(_, unit)| bytes >= *unit).unwrap_or(&UNITS[0]);
+    let (whole, hundredths) = (bytes / unit, u128::from(bytes % unit) * 100 / u128::from(*unit));
     let text = format!("{whole}.{hundredths:02}");
-    format!(
-        "{} {name}",
-        text.trim_end_matches('0').trim_end_matches('.')
-    )
+    format!("{} {name}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// What we print; reading knows more spellings.
-const UNITS: [(&str, u64); 5] = [
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
+const UNITS: [(&str, u64); 5] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
 /// The largest unit that divides it, so that it is read back as the same number.
 fn exact_size(bytes: u64) -> String {
     let divides = |unit: u64| bytes >= unit && bytes.is_multiple_of(unit);
-    let (name, unit) = UNITS
-        .iter()
-        .rev()
-        .find(|(_, unit)| divides(*unit))
-        .unwrap_or(&UNITS[0]);
+    let (name, unit) = UNITS.iter().rev().find(|(_, unit)| divides(*unit)).unwrap_or(&UNITS[0]);
     format!("{}{name}", bytes / unit)
 }
 
@@ -148,9 +122,7 @@ fn bytes(number: Decimal, unit: &str) -> Result<u64, String> {
         _ if unit.starts_with(';') || unit.contains(';') => "\";\" separates nothing here".into(),
         _ => format!("unknown unit {unit:?}"),
     })?;
-    number
-        .times(size)
-        .ok_or_else(|| "more than 64 bits of bytes".into())
+    number.times(size).ok_or_else(|| "more than 64 bits of bytes".into())
 }
 
 /// A number and its unit; one blank may stand between them.

@@ -37,21 +37,13 @@ mod tests {
     fn free_is_what_the_limit_leaves() {
         assert_eq!(free(100, 30, 0, 1000), 70);
         assert_eq!(free(100, 130, 0, 1000), 0, "never below zero");
-        assert_eq!(
-            free(u64::MAX, 30, 0, 1000),
-            1000,
-            "uncapped: the device's own"
-        );
+        assert_eq!(free(u64::MAX, 30, 0, 1000), 1000, "uncapped: the device's own");
     }
 
     #[test]
     fn free_falls_when_a_neighbour_fills_the_device() {
         assert_eq!(free(100, 30, 0, 50), 50);
-        assert_eq!(
-            free(100, 30, 10, 50),
-            60,
-            "cached memory can be handed out again"
-        );
+        assert_eq!(free(100, 30, 10, 50), 60, "cached memory can be handed out again");
     }
 
     #[test]

@@ -59,11 +59,7 @@ impl PageMap {
             if now == 0 && free.is_none() {
                 free = Some((cell, alone || covered));
             }
-            if holds(now, address) {
-                replace(cell, now, word)
-            } else {
-                None
-            }
+            if holds(now, address) { replace(cell, now, word) } else { None }
         });
         match (old, free) {
             (Some(_), _) => old,
@@ -87,8 +83,7 @@ impl PageMap {
         };
         let page = tree::page_or_new(self.root.get_or_init(tree::filled), address);
         tree::find(page, address, |cell, _| look(cell, address)).is_none()
-            && tree::offer(page, address, |cell| claim(cell, word))
-                .is_none_or(|place| claim(place, word))
+            && tree::offer(page, address, |cell| claim(cell, word)).is_none_or(|place| claim(place, word))
     }
 
     /// The value at exactly this address.
@@ -98,11 +93,7 @@ impl PageMap {
         if !in_tree(address) {
             return self.stray.get(address);
         }
-        tree::find(
-            tree::page(self.root.get()?, address)?,
-            address,
-            |cell, _| look(cell, address),
-        )
+        tree::find(tree::page(self.root.get()?, address)?, address, |cell, _| look(cell, address))
     }
 
     /// Removes the value at exactly this address. Of several takers one gets it.
@@ -111,20 +102,16 @@ impl PageMap {
         if !in_tree(address) {
             return self.stray.take(address);
         }
-        tree::find(
-            tree::page(self.root.get()?, address)?,
-            address,
-            |cell, _| {
-                let mut now = cell.load(Acquire);
-                while holds(now, address) {
-                    match cell.compare_exchange_weak(now, 0, AcqRel, Acquire) {
-                        Ok(_) => return Some(now >> STEP_BITS),
-                        Err(changed) => now = changed,
-                    }
+        tree::find(tree::page(self.root.get()?, address)?, address, |cell, _| {
+            let mut now = cell.load(Acquire);
+            while holds(now, address) {
+                match cell.compare_exchange_weak(now, 0, AcqRel, Acquire) {
+                    Ok(_) => return Some(now >> STEP_BITS),
+                    Err(changed) => now = changed,
                 }
-                None
-            },
-        )
+            }
+            None
+        })
     }
 
     /// Removes the value at an address if it is exactly this one.
@@ -135,10 +122,7 @@ impl PageMap {
         };
         let page = self.root.get().and_then(|root| tree::page(root, address));
         page.is_some_and(|page| {
-            tree::find(page, address, |cell, _| {
-                cell.compare_exchange(word, 0, AcqRel, Acquire).ok()
-            })
-            .is_some()
+            tree::find(page, address, |cell, _| cell.compare_exchange(word, 0, AcqRel, Acquire).ok()).is_some()
         })
     }
 
@@ -233,9 +217,7 @@ fn look(cell: &AtomicU64, address: u64) -> Option<u64> {
 /// Replaces a word that a cell held for the same address; `None` if that one was purged meanwhile.
 #[cold]
 fn replace(cell: &AtomicU64, old: u64, word: u64) -> Option<u64> {
-    cell.compare_exchange(old, word, AcqRel, Acquire)
-        .ok()
-        .map(|old| old >> STEP_BITS)
+    cell.compare_exchange(old, word, AcqRel, Acquire).ok().map(|old| old >> STEP_BITS)
 }
 
 /// Puts a word in a cell that is free.

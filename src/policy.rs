@@ -129,20 +129,14 @@ impl<'a> Governor<'a> {
     #[must_use]
     pub fn budget(&self, device: u32) -> Option<Budget<'a>> {
         let at = usize::try_from(device).ok()?;
-        Some(Budget::new(
-            self.cells.get(at)?,
-            self.devices.get(at)?.limit,
-        ))
+        Some(Budget::new(self.cells.get(at)?, self.devices.get(at)?.limit))
     }
 
     /// A device's budget for the short way: with a measured overhead it ends where readings are due.
     #[inline]
     fn near_budget(&self, device: u32) -> Option<Budget<'a>> {
         let rules = self.devices.get(usize::try_from(device).ok()?)?;
-        Some(
-            self.budget(device)?
-                .short_of(overhead::margin(rules.overhead, rules.total)),
-        )
+        Some(self.budget(device)?.short_of(overhead::margin(rules.overhead, rules.total)))
     }
 
     /// Memory of the current context: reserves `size` bytes, calls the driver, keeps the block in the ledger.
@@ -164,11 +158,7 @@ impl<'a> Governor<'a> {
     ) -> Result<u64, Failure> {
         let owner = self.contexts.owner(driver).map_err(|_| Failure::Forward)?;
         let budget = self.near_budget(owner.device).ok_or(Failure::Forward)?;
-        let risk = if self.measures(owner.device) {
-            overhead::risk(size)
-        } else {
-            0
-        };
+        let risk = if self.measures(owner.device) { overhead::risk(size) } else { 0 };
         let reservation = match budget.reserve_packed(lane, size, risk) {
             Ok(reservation) => reservation,
             Err(_) if !self.would_look(driver) => return Err(Failure::Forward),
@@ -187,22 +177,13 @@ impl<'a> Governor<'a> {
         if let Err((reservation, refused)) = committed {
             undo(granted.address);
             drop(reservation);
-            return Err(Failure::Denied(deny(
-                &budget,
-                owner.device,
-                granted.size,
-                refused,
-            )));
+            return Err(Failure::Denied(deny(&budget, owner.device, granted.size, refused)));
         }
         if kind == Kind::Managed {
             budget.hold_managed(granted.size);
         }
         let owner = self.contexts.still(driver, owner);
-        let block = Block {
-            size: granted.size,
-            kind,
-            owner: owner.slot,
-        };
+        let block = Block { size: granted.size, kind, owner: owner.slot };
         self.keep(driver, granted.address, block);
         if self.contexts.is_over(owner.slot) {
             self.kept_late(driver, granted.address, block);
@@ -244,39 +225,24 @@ impl<'a> Governor<'a> {
             self.trim_pools(driver, device);
             self.read_overhead(driver, device);
         }
-        budget
-            .reserve_packed_or_wait(lane, size, risk, patience())
-            .map_err(|refused| match spills {
-                false => self.refusal(&budget, device, size, refused),
-                true => Failure::Denied(deny(&budget, device, size, refused)),
-            })
+        budget.reserve_packed_or_wait(lane, size, risk, patience()).map_err(|refused| match spills {
+            false => self.refusal(&budget, device, size, refused),
+            true => Failure::Denied(deny(&budget, device, size, refused)),
+        })
     }
 
     /// Whether an idle device could give `size` bytes: only then anything is moved to make room for them.
     fn could_fit(&self, device: u32, size: u64) -> bool {
-        let rules = usize::try_from(device)
-            .ok()
-            .and_then(|at| self.devices.get(at));
-        let within = |budget: Budget<'_>| {
-            size.checked_add(budget.overhead())
-                .is_some_and(|sum| sum <= budget.limit())
-        };
+        let rules = usize::try_from(device).ok().and_then(|at| self.devices.get(at));
+        let within = |budget: Budget<'_>| size.checked_add(budget.overhead()).is_some_and(|sum| sum <= budget.limit());
         rules.is_some_and(|rules| size <= rules.total) && self.budget(device).is_some_and(within)
     }
 
     /// What becomes of a request that does not fit. Where the limit is all of the device the driver is asked nevertheless:
     /// that there is no room is then its own answer, and not ours in the log. (What it should find room for after all is
     /// taken back.)
-    fn refusal(
-        &self,
-        budget: &Budget<'_>,
-        device: u32,
-        asked: u64,
-        refused: Refused,
-    ) -> Failure {
-        let rules = usize::try_from(device)
-            .ok()
-            .and_then(|at| self.devices.get(at));
+    fn refusal(&self, budget: &Budget<'_>, device: u32, asked: u64, refused: Refused) -> Failure {
+        let rules = usize::try_from(device).ok().and_then(|at| self.devices.get(at));
         if rules.is_some_and(|rules| rules.limit >= rules.total) {
             Failure::Forward
         } else {
@@ -286,13 +252,7 @@ impl<'a> Governor<'a> {
 
     /// A free of any kind of address: the driver's answer, with the charge ended if it is a success.
     #[inline]
-    pub fn free<D: Driver>(
-        &self,
-        driver: &D,
-        lane: Lane,
-        address: u64,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    pub fn free<D: Driver>(&self, driver: &D, lane: Lane, address: u64, call: impl FnOnce() -> Code) -> Code {
         // Out of the ledger first: the address may be another thread's as soon as the driver has it back.
         let block = self.ledger.take(address);
         let _working = block.and_then(|block| {
@@ -301,10 +261,7 @@ impl<'a> Governor<'a> {
             } else {
                 self.contexts.device_of(block.owner)
             };
-            Some(
-                self.budget(device.filter(|device| self.measures(*device))?)?
-                    .working(lane),
-            )
+            Some(self.budget(device.filter(|device| self.measures(*device))?)?.working(lane))
         });
         let code = call();
         let Some(block) = block else {
@@ -377,14 +334,7 @@ impl<'a> Governor<'a> {
 fn deny(budget: &Budget<'_>, device: u32, asked: u64, refused: Refused) -> Denial {
     budget.note_denied(asked);
     let live = refused.held.saturating_sub(budget.cached());
-    Denial {
-        device,
-        asked,
-        live,
-        held: refused.held,
-        overhead: refused.overhead,
-        limit: budget.limit(),
-    }
+    Denial { device, asked, live, held: refused.held, overhead: refused.overhead, limit: budget.limit() }
 }
 
 /// Readings before a refusal: each settles what other threads made possible meanwhile.

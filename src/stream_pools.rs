@@ -68,11 +68,7 @@ impl StreamPools {
             None => enter(pools, handle, Some(device?)),
         };
         let device = pools[at].device?;
-        Some(PoolRef {
-            slot: u16::try_from(at).ok()?,
-            handle,
-            device,
-        })
+        Some(PoolRef { slot: u16::try_from(at).ok()?, handle, device })
     }
 
     /// Device of a pool by its slot.
@@ -83,18 +79,8 @@ impl StreamPools {
     /// Pools of a device that can be asked and trimmed.
     pub fn on_device(&self, device: u32) -> Vec<PoolRef> {
         let pools = self.pools.lock();
-        let refs = pools
-            .iter()
-            .enumerate()
-            .filter(|(_, p)| p.open && p.device == Some(device));
-        refs.filter_map(|(at, p)| {
-            Some(PoolRef {
-                slot: u16::try_from(at).ok()?,
-                handle: p.handle,
-                device,
-            })
-        })
-        .collect()
+        let refs = pools.iter().enumerate().filter(|(_, p)| p.open && p.device == Some(device));
+        refs.filter_map(|(at, p)| Some(PoolRef { slot: u16::try_from(at).ok()?, handle: p.handle, device })).collect()
     }
 
     /// Starts a call that asks the pool for `bytes`: reserves what the pool may grow by.
@@ -148,13 +134,10 @@ impl StreamPools {
 
     /// A ticket for a reading that is about to be made.
     pub fn ticket(&self, pool: PoolRef) -> Ticket {
-        self.pools
-            .lock()
-            .get_mut(usize::from(pool.slot))
-            .map_or(Ticket(0), |p| {
-                p.ticket += 1;
-                Ticket(p.ticket)
-            })
+        self.pools.lock().get_mut(usize::from(pool.slot)).map_or(Ticket(0), |p| {
+            p.ticket += 1;
+            Ticket(p.ticket)
+        })
     }
 
     /// Ends a call that got a block of `bytes`, with the reading that was made after it. Pays from `reservation`.
@@ -179,9 +162,7 @@ impl StreamPools {
         entry.live += bytes;
         entry.apply(reading);
         // What others reserved pays first, as theirs is paid by us.
-        let missing = entry
-            .seen
-            .saturating_sub(entry.level + own + entry.reserved);
+        let missing = entry.seen.saturating_sub(entry.level + own + entry.reserved);
         let keep = entry.share(own + missing);
         let paid = match keep.checked_sub(entry.level) {
             Some(more) => reservation.commit_as(more),
@@ -264,23 +245,13 @@ impl StreamPools {
         let pools = self.pools.lock();
         let entry = pools.get(usize::from(slot)).filter(|p| p.known)?;
         let (handle, device) = (entry.handle, entry.device?);
-        let pool = entry.open.then_some(PoolRef {
-            slot,
-            handle,
-            device,
-        });
+        let pool = entry.open.then_some(PoolRef { slot, handle, device });
         Some((device, pool))
     }
 
     /// A block was freed, and the pool was read after that if it can still be asked. Both count at once: between them an
     /// older reading could pass for one of what is left.
-    pub fn block_freed(
-        &self,
-        slot: u16,
-        bytes: u64,
-        reading: Option<(Ticket, PoolLevels)>,
-        budget: &Budget<'_>,
-    ) {
+    pub fn block_freed(&self, slot: u16, bytes: u64, reading: Option<(Ticket, PoolLevels)>, budget: &Budget<'_>) {
         let pools = &mut *self.pools.lock();
         let Some(entry) = pools.get_mut(usize::from(slot)).filter(|p| p.known) else {
             return;
@@ -333,28 +304,18 @@ impl StreamPools {
 
     /// The driver destroyed it: device and bytes to uncharge now, if no block of it is left.
     pub fn destroyed(&self, pool: PoolRef) -> Option<(u32, u64)> {
-        self.pools
-            .lock()
-            .get_mut(usize::from(pool.slot))
-            .and_then(Pool::end_if_empty)
+        self.pools.lock().get_mut(usize::from(pool.slot)).and_then(Pool::end_if_empty)
     }
 
     /// Bytes charged now on a device.
     pub fn charged(&self, device: u32) -> u64 {
-        self.pools
-            .lock()
-            .iter()
-            .filter(|p| p.known && p.device == Some(device))
-            .map(|p| p.level)
-            .sum()
+        self.pools.lock().iter().filter(|p| p.known && p.device == Some(device)).map(|p| p.level).sum()
     }
 }
 
 /// The pool that a reference means, if the books still have it.
 fn entry_of(pools: &mut [Pool], pool: PoolRef) -> Option<&mut Pool> {
-    pools
-        .get_mut(usize::from(pool.slot))
-        .filter(|p| p.known && p.handle == pool.handle)
+    pools.get_mut(usize::from(pool.slot)).filter(|p| p.known && p.handle == pool.handle)
 }
 
 fn enter(pools: &mut Vec<Pool>, handle: usize, device: Option<u32>) -> usize {

@@ -23,8 +23,6 @@ impl<T> Mutex<T> {
 
     /// Locks; a poisoned lock is a test that has failed already.
     pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
-        self.0
-            .lock()
-            .expect("no model panics while it holds a lock")
+        self.0.lock().expect("no model panics while it holds a lock")
     }
 }

@@ -81,13 +81,7 @@ impl Vmm {
         let books = &mut *self.books.lock();
         books.next += 1;
         let physical = books.next;
-        books.physical.insert(
-            physical,
-            Physical {
-                charge,
-                references: 1,
-            },
-        );
+        books.physical.insert(physical, Physical { charge, references: 1 });
         books.handles.insert(handle, Handle { physical, count: 1 });
     }
 
@@ -117,10 +111,7 @@ impl Vmm {
         let Some(physical) = books.mapped_at(address) else {
             return;
         };
-        let entry = books
-            .handles
-            .entry(handle)
-            .or_insert(Handle { physical, count: 0 });
+        let entry = books.handles.entry(handle).or_insert(Handle { physical, count: 0 });
         // The same value for other memory: the old one ended without us.
         if entry.physical != physical {
             *entry = Handle { physical, count: 0 };
@@ -150,11 +141,7 @@ impl Vmm {
     pub fn kept(&self, releasing: Releasing) {
         let books = &mut *self.books.lock();
         let physical = releasing.physical;
-        books
-            .handles
-            .entry(releasing.handle)
-            .or_insert(Handle { physical, count: 0 })
-            .count += 1;
+        books.handles.entry(releasing.handle).or_insert(Handle { physical, count: 0 }).count += 1;
     }
 
     /// `cuMemMap` put `bytes` of a handle's memory at `address`.
@@ -177,21 +164,14 @@ impl Vmm {
             .filter(|(start, mapping)| start.saturating_add(mapping.bytes) <= end)
             .map(|(start, _)| *start)
             .collect();
-        let removed = inside
-            .iter()
-            .filter_map(|start| books.mappings.remove(start).map(|m| (*start, m)))
-            .collect();
+        let removed = inside.iter().filter_map(|start| books.mappings.remove(start).map(|m| (*start, m))).collect();
         Unmapping { removed }
     }
 
     /// The driver unmapped them: what to uncharge.
     pub fn unmapped(&self, unmapping: Unmapping) -> Vec<Charge> {
         let books = &mut *self.books.lock();
-        unmapping
-            .removed
-            .iter()
-            .filter_map(|(_, mapping)| books.unrefer(mapping.physical))
-            .collect()
+        unmapping.removed.iter().filter_map(|(_, mapping)| books.unrefer(mapping.physical)).collect()
     }
 
     /// The driver refused to unmap them.
@@ -203,12 +183,7 @@ impl Vmm {
     #[must_use]
     pub fn charged(&self, device: u32) -> u64 {
         let books = self.books.lock();
-        books
-            .physical
-            .values()
-            .filter(|p| p.charge.device == device)
-            .map(|p| p.charge.bytes)
-            .sum()
+        books.physical.values().filter(|p| p.charge.device == device).map(|p| p.charge.bytes).sum()
     }
 }
 
@@ -238,11 +213,7 @@ impl Books {
 mod tests {
     use super::*;
 
-    const CHARGE: Charge = Charge {
-        device: 0,
-        bytes: 2 << 20,
-        exported: false,
-    };
+    const CHARGE: Charge = Charge { device: 0, bytes: 2 << 20, exported: false };
 
     #[test]
     fn the_charge_ends_with_the_release_when_nothing_is_mapped() {
@@ -274,14 +245,7 @@ mod tests {
         vmm.mapped(0x1000, 100, 7);
         let releasing = vmm.releasing(7).unwrap();
         assert_eq!(vmm.released(releasing), None);
-        vmm.created(
-            7,
-            Charge {
-                device: 1,
-                bytes: 4 << 20,
-                exported: false,
-            },
-        );
+        vmm.created(7, Charge { device: 1, bytes: 4 << 20, exported: false });
         let unmapping = vmm.unmapping(0x1000, 100);
         assert_eq!(vmm.unmapped(unmapping), vec![CHARGE]);
         assert_eq!(vmm.charged(1), 4 << 20);

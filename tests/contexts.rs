@@ -137,11 +137,7 @@ fn a_reset_ends_all_memory_of_the_primary_context_and_new_memory_is_charged_once
         assert_eq!(calls.really(0), 0);
         calls.ok("retain 0");
         calls.holds(0);
-        assert_ne!(
-            calls.ask("free alloc").code,
-            0,
-            "an old pointer is forgotten"
-        );
+        assert_ne!(calls.ask("free alloc").code, 0, "an old pointer is forgotten");
         calls.holds(0);
         calls.ok(&take("alloc", "new", 100 * MIB));
         calls.holds(100 * MIB);
@@ -212,12 +208,7 @@ fn what_the_driver_refuses_ends_and_begins_nothing() {
     calls.gets("ctx 0", 700);
     calls.gets("retain_only 0", 700);
     calls.holds(10 * MIB);
-    for (command, code) in [
-        ("release 0", 700),
-        ("release1 0", 700),
-        ("reset 0", 700),
-        ("reset1 0", 700),
-    ] {
+    for (command, code) in [("release 0", 700), ("release1 0", 700), ("reset 0", 700), ("reset1 0", 700)] {
         calls.gets(command, code);
         calls.holds(10 * MIB);
         calls.ok(&take("alloc", "more", 20 * MIB));

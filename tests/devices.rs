@@ -81,17 +81,7 @@ fn a_device_with_limit_zero_gives_contexts_and_no_memory() {
     assert_eq!(calls.info(), (0, 0));
     assert_eq!(calls.ok("total 1").values, [0]);
     calls.ok("pool_create 1");
-    for entry in [
-        "alloc",
-        "alloc1",
-        "pitch",
-        "pitch1",
-        "managed",
-        "async",
-        "async_ptsz",
-        "frompool",
-        "frompool_ptsz",
-    ] {
+    for entry in ["alloc", "alloc1", "pitch", "pitch1", "managed", "async", "async_ptsz", "frompool", "frompool_ptsz"] {
         calls.refused(&take(entry, "a", 2 * MIB));
     }
     calls.refused("take create a 2097152 1");
@@ -113,10 +103,7 @@ fn a_device_without_an_entry_is_uncapped_and_said_once() {
     go(&mut calls, 1);
     calls.refused(&take("alloc", "b", 101 * MIB));
     let out = calls.end();
-    let warnings = out
-        .stderr
-        .lines()
-        .filter(|line| line.contains("warning") && !line.contains("denied"));
+    let warnings = out.stderr.lines().filter(|line| line.contains("warning") && !line.contains("denied"));
     assert_eq!(warnings.count(), 1, "{}", out.stderr);
 }
 
@@ -124,10 +111,7 @@ fn a_device_without_an_entry_is_uncapped_and_said_once() {
 fn memory_is_charged_to_the_device_of_the_current_context() {
     let sim = two();
     let mut calls = start(&sim, "500MiB");
-    for (n, entry) in ["alloc", "alloc1", "pitch", "pitch1", "managed"]
-        .iter()
-        .enumerate()
-    {
+    for (n, entry) in ["alloc", "alloc1", "pitch", "pitch1", "managed"].iter().enumerate() {
         let n = n as u64;
         go(&mut calls, 0);
         calls.ok(&take(entry, &format!("{entry}0"), 10 * MIB));

@@ -12,38 +12,13 @@ fn yard() -> Yard {
     let yard = Yard::new();
     yard.library("beside/libbeside.so", "entry_beside.c", &[]);
     for part in ["linked", "local", "deep", "apart"] {
-        let (part_is, soname) = (
-            format!("-DPART={part}"),
-            format!("-Wl,-soname,lib{part}.so"),
-        );
-        let flags = [
-            &part_is,
-            &soname,
-            "-Wl,-z,lazy",
-            "-Wl,--enable-new-dtags",
-            "-Wl,-rpath,$ORIGIN/beside",
-        ];
+        let (part_is, soname) = (format!("-DPART={part}"), format!("-Wl,-soname,lib{part}.so"));
+        let flags = [&part_is, &soname, "-Wl,-z,lazy", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/beside"];
         yard.library(&format!("lib{part}.so"), "entry_compare.c", &flags);
-        let now = [
-            &part_is,
-            &soname,
-            "-Wl,-z,now",
-            "-Wl,--enable-new-dtags",
-            "-Wl,-rpath,$ORIGIN/beside",
-        ];
+        let now = [&part_is, &soname, "-Wl,-z,now", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/beside"];
         yard.library(&format!("now/lib{part}.so"), "entry_compare.c", &now);
     }
-    yard.program(
-        "program",
-        "entry_compare.c",
-        &[
-            "-DPART=program",
-            "-DPROGRAM",
-            "-rdynamic",
-            "-L.",
-            "-llinked",
-        ],
-    );
+    yard.program("program", "entry_compare.c", &["-DPART=program", "-DPROGRAM", "-rdynamic", "-L.", "-llinked"]);
     yard.driver("cuda", &[]);
     yard
 }
@@ -51,10 +26,7 @@ fn yard() -> Yard {
 fn is_the_same(yard: &Yard, cuda: &str, folders: &[&str], before: &[&Path], after: &[&Path]) {
     let run = |ours: &[&Path]| {
         let libraries: Vec<&Path> = before.iter().chain(ours).chain(after).copied().collect();
-        let run = preload(
-            yard.run(yard.path("program"), folders).arg(cuda),
-            &libraries,
-        );
+        let run = preload(yard.run(yard.path("program"), folders).arg(cuda), &libraries);
         let output = run.out();
         output.ok();
         output.stdout
@@ -64,12 +36,7 @@ fn is_the_same(yard: &Yard, cuda: &str, folders: &[&str], before: &[&Path], afte
     for library in builds() {
         let with = run(&[&library]);
         for (bare, with) in bare.lines().zip(with.lines()) {
-            assert_eq!(
-                with,
-                bare,
-                "{cuda}, {}, {before:?} {after:?}",
-                library.display()
-            );
+            assert_eq!(with, bare, "{cuda}, {}, {before:?} {after:?}", library.display());
         }
         assert_eq!(with, bare);
     }

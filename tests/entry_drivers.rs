@@ -14,10 +14,7 @@ fn resolve(
 ) -> (Vec<String>, Vec<String>, String) {
     let program = yard.program("resolve", "entry_resolve.c", &[]);
     let run = |preloaded: bool| {
-        let mut run = yard
-            .run(&program, folders)
-            .stdin(&(lines.join("\n") + "\n"))
-            .env("GPUCAP_LIMIT", "1GiB");
+        let mut run = yard.run(&program, folders).stdin(&(lines.join("\n") + "\n")).env("GPUCAP_LIMIT", "1GiB");
         if preloaded {
             run = run.preload();
         }
@@ -26,15 +23,8 @@ fn resolve(
         }
         let output = run.out();
         output.ok();
-        let all: Vec<String> = output
-            .stdout
-            .lines()
-            .map(|line| {
-                line.split_once(": ")
-                    .map_or("", |(_, rest)| rest)
-                    .to_owned()
-            })
-            .collect();
+        let all: Vec<String> =
+            output.stdout.lines().map(|line| line.split_once(": ").map_or("", |(_, rest)| rest).to_owned()).collect();
         (all, output.stderr)
     };
     let (bare, _) = run(false);
@@ -101,11 +91,7 @@ fn a_name_that_the_driver_lacks_is_not_there_with_us_either() {
 fn look_ups_that_the_driver_makes_are_its_own() {
     let yard = Yard::new();
     yard.driver("stub", &["-DSTUB"]);
-    yard.library(
-        "stub/libcuda_impl.so",
-        "entry_driver.c",
-        &["-Wl,-soname,libcuda_impl.so", "-Wl,-Bsymbolic"],
-    );
+    yard.library("stub/libcuda_impl.so", "entry_driver.c", &["-Wl,-soname,libcuda_impl.so", "-Wl,-Bsymbolic"]);
     let lines = "open libcuda.so.1\ncall cuInit 0\n";
     let program = yard.program("resolve", "entry_resolve.c", &[]);
     for preloaded in [false, true] {
@@ -146,10 +132,7 @@ fn a_second_copy_of_the_driver_is_refused() {
     let yard = Yard::new();
     yard.driver("cuda", &[]);
     let other = yard.driver("other", &["-DOTHER"]);
-    let (open, apart) = (
-        format!("open {}", other.display()),
-        format!("apart {}", other.display()),
-    );
+    let (open, apart) = (format!("open {}", other.display()), format!("apart {}", other.display()));
     let lines = [
         "open libcuda.so.1",
         "call cuInit 0",
@@ -164,10 +147,7 @@ fn a_second_copy_of_the_driver_is_refused() {
         "dlsym cuMemAlloc_v2",
     ];
     let (bare, with, stderr) = resolve(&yard, &["cuda"], &lines, &[]);
-    assert_eq!(
-        [&with[1], &with[3], &with[4], &with[5]],
-        ["0", "800", "800", "800 untouched"]
-    );
+    assert_eq!([&with[1], &with[3], &with[4], &with[5]], ["0", "800", "800", "800 untouched"]);
     assert_eq!(with[6], bare[6]);
     assert_eq!(with[8], "800");
     assert!(is_hook(&with[10], "cuMemAlloc_v2"), "{with:?}");
@@ -183,12 +163,7 @@ fn a_driver_in_a_namespace_of_its_own_can_be_the_first_and_is_hooked() {
     let yard = Yard::new();
     let driver = yard.driver("cuda", &[]);
     let apart = format!("apart {}", driver.display());
-    let lines = [
-        &apart,
-        "dlsym cuMemAlloc_v2",
-        "gpa1 cuMemAlloc 11050 0",
-        "call cuInit 0",
-    ];
+    let lines = [&apart, "dlsym cuMemAlloc_v2", "gpa1 cuMemAlloc 11050 0", "call cuInit 0"];
     let (_, with, _) = resolve(&yard, &["cuda"], &lines, &[]);
     assert!(is_hook(&with[1], "cuMemAlloc_v2"), "{with:?}");
     assert!(is_hook(&with[2], "cuMemAlloc_v2"), "{with:?}");

@@ -26,48 +26,21 @@ fn is_capped(program: &PathBuf, before: &[&str]) {
         let sim = Sim::new();
         let run = || sim.run(program).args(before).args([call, "0x6000000", "4"]);
         let bare = run().out();
-        assert_eq!(
-            bare.ok()
-                .stdout
-                .matches(&format!("{call} 0 written"))
-                .count(),
-            4,
-            "{bare:?}"
-        );
+        assert_eq!(bare.ok().stdout.matches(&format!("{call} 0 written")).count(), 4, "{bare:?}");
         for library in builds() {
-            let capped = run()
-                .env("LD_PRELOAD", &library)
-                .env("GPUCAP_LIMIT", "300MiB")
-                .out();
+            let capped = run().env("LD_PRELOAD", &library).env("GPUCAP_LIMIT", "300MiB").out();
             let lines = capped.ok().lines();
             let taken = format!("{call} 0 written");
             let refused = format!("{call} 2 untouched");
-            let expected = [
-                "cuInit 0", &taken, &taken, &taken, &refused, "free 0", "free 0", "free 0",
-                "again 0",
-            ];
-            assert_eq!(
-                lines,
-                expected,
-                "{before:?} {}\n{}",
-                library.display(),
-                capped.stderr
-            );
+            let expected = ["cuInit 0", &taken, &taken, &taken, &refused, "free 0", "free 0", "free 0", "again 0"];
+            assert_eq!(lines, expected, "{before:?} {}\n{}", library.display(), capped.stderr);
         }
     }
 }
 
 fn library(flags: &[&str]) -> String {
-    let all: Vec<&str> = ["-shared", "-fPIC", "-DALL"]
-        .iter()
-        .chain(flags)
-        .chain(&["-lcuda"])
-        .copied()
-        .collect();
-    cc("entry_client.c", &all)
-        .to_str()
-        .expect("a path in UTF-8")
-        .to_owned()
+    let all: Vec<&str> = ["-shared", "-fPIC", "-DALL"].iter().chain(flags).chain(&["-lcuda"]).copied().collect();
+    cc("entry_client.c", &all).to_str().expect("a path in UTF-8").to_owned()
 }
 
 fn opened_library_is_capped(how: &str, flags: &[&str]) {
@@ -76,35 +49,17 @@ fn opened_library_is_capped(how: &str, flags: &[&str]) {
 
 #[test]
 fn a_linked_program_is_capped_bound_lazily() {
-    is_capped(
-        &cc(
-            "entry_client.c",
-            &["-DALL", "-DPROGRAM", "-Wl,-z,lazy", "-lcuda"],
-        ),
-        &[],
-    );
+    is_capped(&cc("entry_client.c", &["-DALL", "-DPROGRAM", "-Wl,-z,lazy", "-lcuda"]), &[]);
 }
 
 #[test]
 fn a_linked_program_is_capped_bound_at_start() {
-    is_capped(
-        &cc(
-            "entry_client.c",
-            &["-DALL", "-DPROGRAM", "-Wl,-z,now", "-lcuda"],
-        ),
-        &[],
-    );
+    is_capped(&cc("entry_client.c", &["-DALL", "-DPROGRAM", "-Wl,-z,now", "-lcuda"]), &[]);
 }
 
 #[test]
 fn a_linked_program_is_capped_that_is_not_position_independent() {
-    is_capped(
-        &cc(
-            "entry_client.c",
-            &["-DALL", "-DPROGRAM", "-no-pie", "-fno-pie", "-lcuda"],
-        ),
-        &[],
-    );
+    is_capped(&cc("entry_client.c", &["-DALL", "-DPROGRAM", "-no-pie", "-fno-pie", "-lcuda"]), &[]);
 }
 
 #[test]
@@ -127,12 +82,7 @@ fn a_linked_library_is_capped_in_a_namespace_of_its_own() {
 
 #[test]
 fn a_linked_library_is_capped_that_was_closed_and_opened_again() {
-    for how in [
-        "lazy+close",
-        "deep-lazy+close",
-        "deep-now+close",
-        "apart+close",
-    ] {
+    for how in ["lazy+close", "deep-lazy+close", "deep-now+close", "apart+close"] {
         opened_library_is_capped(how, &["-Wl,-z,lazy"]);
     }
 }

@@ -31,10 +31,7 @@ const VERSIONS: [&str; 16] = [
 ];
 
 fn base(name: &str) -> &str {
-    let name = name
-        .strip_suffix("_ptsz")
-        .or_else(|| name.strip_suffix("_ptds"))
-        .unwrap_or(name);
+    let name = name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name);
     match name.rsplit_once("_v") {
         Some((base, version)) if version.chars().all(|digit| digit.is_ascii_digit()) => base,
         _ => name,
@@ -53,11 +50,7 @@ fn questions() -> String {
     for base in bases {
         for version in VERSIONS {
             for flags in 0..4 {
-                writeln!(
-                    lines,
-                    "gpa1 {base} {version} {flags}\ngpa2 {base} {version} {flags}"
-                )
-                .expect("a string");
+                writeln!(lines, "gpa1 {base} {version} {flags}\ngpa2 {base} {version} {flags}").expect("a string");
             }
         }
     }
@@ -67,11 +60,8 @@ fn questions() -> String {
 fn answers(library: Option<&Path>, disable: bool) -> String {
     let yard = Yard::new();
     let program = yard.program("resolve", "entry_resolve.c", &[]);
-    let mut run = yard
-        .run(&program, &[])
-        .env("LD_LIBRARY_PATH", real_driver())
-        .stdin(&questions())
-        .env("GPUCAP_LIMIT", "1GiB");
+    let mut run =
+        yard.run(&program, &[]).env("LD_LIBRARY_PATH", real_driver()).stdin(&questions()).env("GPUCAP_LIMIT", "1GiB");
     if let Some(library) = library {
         run = run.env("LD_PRELOAD", library);
     }
@@ -100,11 +90,7 @@ fn every_hooked_name_in_every_abi_is_ours_and_every_other_the_drivers() {
         for (bare, with) in bare.lines().zip(with.lines()) {
             match found(bare) {
                 Some((symbol, "libcuda.so.1")) if hooked.contains(symbol) => {
-                    assert_eq!(
-                        found(with),
-                        Some((symbol, "libgpucap.so")),
-                        "{bare} | {with}"
-                    );
+                    assert_eq!(found(with), Some((symbol, "libgpucap.so")), "{bare} | {with}");
                     seen.insert(symbol);
                 }
                 _ => assert_eq!(with, bare),
@@ -112,17 +98,10 @@ fn every_hooked_name_in_every_abi_is_ours_and_every_other_the_drivers() {
         }
         // All but what only later drivers have.
         let in_driver = exports(&real_driver().join("libcuda.so.1"));
-        let expected: BTreeSet<&str> = hooked
-            .iter()
-            .map(String::as_str)
-            .filter(|name| in_driver.iter().any(|known| known == name))
-            .collect();
+        let expected: BTreeSet<&str> =
+            hooked.iter().map(String::as_str).filter(|name| in_driver.iter().any(|known| known == name)).collect();
         assert_eq!(seen, expected);
-        assert!(
-            with.ends_with("call cuInit 0: 100\n"),
-            "{}",
-            &with[with.len() - 100..]
-        );
+        assert!(with.ends_with("call cuInit 0: 100\n"), "{}", &with[with.len() - 100..]);
     }
 }
 
@@ -142,9 +121,7 @@ fn nvidia_smi_runs_as_without_us() {
     let program = harness::root().join("target/nvidia-535/usr/lib/nvidia/current/nvidia-smi");
     let run = |library: Option<&Path>| {
         let mut command = Command::new(&program);
-        command
-            .env("LD_LIBRARY_PATH", real_driver())
-            .env("GPUCAP_LIMIT", "1GiB");
+        command.env("LD_LIBRARY_PATH", real_driver()).env("GPUCAP_LIMIT", "1GiB");
         if let Some(library) = library {
             command.env("LD_PRELOAD", library);
         }

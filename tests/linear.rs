@@ -87,14 +87,8 @@ fn two_ways_of_allocating_share_one_budget() {
     let sim = Sim::new();
     let mut calls = Calls::start(&sim, "100MiB");
     calls.ok("pool_create 0");
-    for first in KINDS
-        .iter()
-        .chain(&["async", "frompool", "frompool_ptsz", "create"])
-    {
-        for second in KINDS
-            .iter()
-            .chain(&["async_ptsz", "frompool", "create", "alloc"])
-        {
+    for first in KINDS.iter().chain(&["async", "frompool", "frompool_ptsz", "create"]) {
+        for second in KINDS.iter().chain(&["async_ptsz", "frompool", "create", "alloc"]) {
             calls.ok(&take(first, "first", 60 * MIB));
             calls.refused(&take(second, "second", 60 * MIB));
             calls.ok("free first");
@@ -115,10 +109,7 @@ fn after_a_refusal_a_free_makes_the_same_allocation_succeed() {
     let sim = Sim::new();
     let mut calls = Calls::start(&sim, "96MiB");
     calls.ok("pool_create 0");
-    for entry in KINDS
-        .iter()
-        .chain(&["async", "async_ptsz", "frompool", "frompool_ptsz", "create"])
-    {
+    for entry in KINDS.iter().chain(&["async", "async_ptsz", "frompool", "frompool_ptsz", "create"]) {
         calls.ok(&take(entry, "kept", 32 * MIB));
         calls.ok(&take(entry, "cached", 64 * MIB));
         for _ in 0..3 {
@@ -171,11 +162,7 @@ fn an_unknown_pointer_is_freed_by_the_driver() {
     capped.holds(0);
     for address in ["0", "0x10", "0x7f0000001000", "0xffffffffffffffff"] {
         let command = format!("free_raw {address}");
-        assert_eq!(
-            bare.ask(&command).line,
-            capped.ask(&command).line,
-            "{command}"
-        );
+        assert_eq!(bare.ask(&command).line, capped.ask(&command).line, "{command}");
     }
     capped.holds(0);
     bare.end();
@@ -208,20 +195,13 @@ fn the_drivers_own_errors_pass_through_and_cost_nothing() {
         calls.ok(&take(entry, "a", 64 * MIB));
         calls.holds(64 * MIB);
         let out = calls.end();
-        assert!(
-            !out.stderr.contains("denied"),
-            "not our refusal: {}",
-            out.stderr
-        );
+        assert!(!out.stderr.contains("denied"), "not our refusal: {}", out.stderr);
     }
 }
 
 #[test]
 fn a_free_that_the_driver_refuses_leaves_the_charge() {
-    let sim = Sim::with(&[(
-        "FAIL",
-        "cuMemFree_v2:1:700,cuMemFreeAsync:1:700,cuMemFree:1:700",
-    )]);
+    let sim = Sim::with(&[("FAIL", "cuMemFree_v2:1:700,cuMemFreeAsync:1:700,cuMemFree:1:700")]);
     let mut calls = Calls::start(&sim, "100MiB");
     calls.ok(&take("alloc", "a", 10 * MIB));
     calls.ok(&take("alloc1", "b", 10 * MIB));
@@ -244,15 +224,8 @@ fn a_full_device_is_the_drivers_refusal_and_shows_in_free() {
     let sim = Sim::with(&[("TOTAL_MIB", "1000")]);
     let mut calls = Calls::start(&sim, "50%");
     assert_eq!(calls.info(), (500 * MIB, 500 * MIB));
-    assert!(
-        sim.truth().take_foreign(0, 700 * MIB),
-        "the device has room"
-    );
-    assert_eq!(
-        calls.info(),
-        (300 * MIB, 500 * MIB),
-        "a neighbour filled the device"
-    );
+    assert!(sim.truth().take_foreign(0, 700 * MIB), "the device has room");
+    assert_eq!(calls.info(), (300 * MIB, 500 * MIB), "a neighbour filled the device");
     calls.ok(&take("alloc", "a", 200 * MIB));
     calls.refused(&take("alloc", "b", 200 * MIB));
     assert_eq!(calls.info(), (100 * MIB, 500 * MIB));
@@ -271,10 +244,7 @@ fn a_limit_of_zero_lets_contexts_be_and_refuses_all_memory() {
     assert_eq!(calls.info(), (0, 0));
     assert_eq!(calls.ok("total 0").values, [0]);
     calls.ok("pool_create 0");
-    for entry in KINDS
-        .iter()
-        .chain(&["async", "async_ptsz", "frompool", "frompool_ptsz", "create"])
-    {
+    for entry in KINDS.iter().chain(&["async", "async_ptsz", "frompool", "frompool_ptsz", "create"]) {
         calls.refused(&take(entry, "a", 2 * MIB));
     }
     calls.ok("ctx 0");

@@ -6,8 +6,7 @@ use simdevice::Held;
 
 const CONTEXT: &str = "cuInit 0\ncuDevicePrimaryCtxRetain &c 0\ncuCtxSetCurrent $c\n";
 const MODULE: &str = "cuModuleLoadData &m &image\n";
-const LAUNCH: &str =
-    "set name 0 8 107\ncuModuleGetFunction &f $m &name\ncuLaunchKernel $f 1 1 1 1 1 1 0 0 0 0\n";
+const LAUNCH: &str = "set name 0 8 107\ncuModuleGetFunction &f $m &name\ncuLaunchKernel $f 1 1 1 1 1 1 0 0 0 0\n";
 
 /// A run of driver.c's commands after the primary context of device 0 became current.
 fn run(sim: &Sim, limit: &str, commands: &str) -> Run {
@@ -35,10 +34,7 @@ fn half_of_the_device_does_not_fit_beside_the_context_but_the_rest_does() {
     let sim = Sim::with(&[("TOTAL_MIB", "15109"), ("CTX_MIB", "234")]);
     let half = 15109 * MIB / 2;
     let rest = (half - 234 * MIB) / (2 * MIB) * 2;
-    let commands = format!(
-        "cuMemGetInfo_v2 &free &total\ncuMemAlloc_v2 &a {half}\ncuMemAlloc_v2 &b {}\n",
-        rest * MIB
-    );
+    let commands = format!("cuMemGetInfo_v2 &free &total\ncuMemAlloc_v2 &a {half}\ncuMemAlloc_v2 &b {}\n", rest * MIB);
     let out = run(&sim, "0.5", &commands).out();
     let lines = out.ok().lines();
     let free = half - 234 * MIB;

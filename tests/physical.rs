@@ -126,11 +126,7 @@ fn a_handle_value_that_comes_back_is_other_memory() {
     calls.holds(10 * MIB);
     calls.ok("unmap m");
     calls.holds(6 * MIB);
-    assert_ne!(
-        calls.ask("free stale").code,
-        0,
-        "the driver knows it no more"
-    );
+    assert_ne!(calls.ask("free stale").code, 0, "the driver knows it no more");
     calls.holds(6 * MIB);
     calls.ok("free third");
     calls.holds(0);
@@ -168,10 +164,8 @@ fn the_driver_finds_fault_first_even_at_the_limit() {
 
 #[test]
 fn what_the_driver_refuses_leaves_the_charge() {
-    let sim = Sim::with(&[(
-        "FAIL",
-        "cuMemRelease:1:700,cuMemUnmap:1:700,cuMemMap:1:700,cuMemRetainAllocationHandle:1:700",
-    )]);
+    let sim =
+        Sim::with(&[("FAIL", "cuMemRelease:1:700,cuMemUnmap:1:700,cuMemMap:1:700,cuMemRetainAllocationHandle:1:700")]);
     let mut calls = Calls::start(&sim, "64MiB");
     calls.ok(&take("create", "h", 10 * MIB));
     calls.gets("free h", 700);

@@ -25,35 +25,12 @@ impl Chance {
     }
 }
 
-const ENTRIES: [&str; 10] = [
-    "alloc",
-    "alloc1",
-    "pitch",
-    "pitch1",
-    "managed",
-    "async",
-    "async_ptsz",
-    "frompool",
-    "frompool_ptsz",
-    "create",
-];
+const ENTRIES: [&str; 10] =
+    ["alloc", "alloc1", "pitch", "pitch1", "managed", "async", "async_ptsz", "frompool", "frompool_ptsz", "create"];
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 const CONTEXTS: [&str; 4] = ["x", "y", "z", "p"];
 const MAPPINGS: [&str; 3] = ["m", "n", "o"];
-const SIZES: [u64; 12] = [
-    1,
-    512,
-    513,
-    70_000,
-    MIB - 1,
-    MIB,
-    3 * MIB,
-    4 * MIB,
-    6 * MIB,
-    16 * MIB,
-    34 * MIB,
-    90 * MIB,
-];
+const SIZES: [u64; 12] = [1, 512, 513, 70_000, MIB - 1, MIB, 3 * MIB, 4 * MIB, 6 * MIB, 16 * MIB, 34 * MIB, 90 * MIB];
 
 /// What a program might do next.
 fn command(chance: &mut Chance) -> String {
@@ -70,14 +47,9 @@ fn command(chance: &mut Chance) -> String {
         66..=69 => format!("{} {device}", chance.pick(&["ctx", "ctx1", "ctx3", "ctx4"])),
         70..=72 => format!("keep_ctx {}", chance.pick(&CONTEXTS)),
         73..=77 => format!("use_ctx {}", chance.pick(&CONTEXTS)),
-        78..=80 => chance
-            .pick(&["destroy", "destroy1", "detach", "attach"])
-            .to_owned(),
+        78..=80 => chance.pick(&["destroy", "destroy1", "detach", "attach"]).to_owned(),
         81..=83 => format!("retain {device}"),
-        84..=85 => format!(
-            "{} {device}",
-            chance.pick(&["release", "release1", "reset", "reset1", "retain_only"])
-        ),
+        84..=85 => format!("{} {device}", chance.pick(&["release", "release1", "reset", "reset1", "retain_only"])),
         86..=90 => match chance.below(8) {
             0..=2 => format!("pool_create {device}"),
             3 => "pool_create_host".to_owned(),
@@ -86,11 +58,7 @@ fn command(chance: &mut Chance) -> String {
             6 => format!("pool_keep {}", chance.below(3) * 32 * MIB),
             _ => format!("{} {device}", chance.pick(&["pool_use", "pool_default"])),
         },
-        91..=93 => format!(
-            "map {name} {} {}",
-            chance.pick(&MAPPINGS),
-            chance.pick(&["", name])
-        ),
+        91..=93 => format!("map {name} {} {}", chance.pick(&MAPPINGS), chance.pick(&["", name])),
         94..=95 => format!("unmap {}", chance.pick(&MAPPINGS)),
         96..=97 => format!("mem_retain {} {name}", chance.pick(&MAPPINGS)),
         98 => format!("create_host {name} {}", 2 * MIB),
@@ -124,19 +92,11 @@ fn play(seed: u64, faults: &str, always: bool) {
         };
         if answer.code == OUT_OF_MEMORY && faults.is_empty() {
             let words: Vec<&str> = command.split(' ').collect();
-            let charged = if words[1] == "create" {
-                words[4].parse().ok()
-            } else {
-                device
-            };
+            let charged = if words[1] == "create" { words[4].parse().ok() } else { device };
             let pooled = words[1].starts_with("async") || words[1].starts_with("frompool");
             if let (Some(device), false) = (charged, pooled) {
                 let asked = block(words[3].parse().expect("bytes"));
-                assert!(
-                    before[device] + asked > LIMITS[device],
-                    "refused what fits\n{}",
-                    tail()
-                );
+                assert!(before[device] + asked > LIMITS[device], "refused what fits\n{}", tail());
             }
         }
         if let Some(device) = current(&mut calls) {
@@ -144,20 +104,11 @@ fn play(seed: u64, faults: &str, always: bool) {
             if info.code == 0 {
                 let (free, total) = (info.values[0], info.values[1]);
                 assert_eq!(total, LIMITS[device], "{}", tail());
-                assert_eq!(
-                    total - free,
-                    calls.really(device),
-                    "books against truth\n{}",
-                    tail()
-                );
+                assert_eq!(total - free, calls.really(device), "books against truth\n{}", tail());
             }
         }
         for (device, limit) in LIMITS.into_iter().enumerate() {
-            let most = if always {
-                calls.peak_or_zero(device)
-            } else {
-                calls.really_or_zero(device)
-            };
+            let most = if always { calls.peak_or_zero(device) } else { calls.really_or_zero(device) };
             assert!(most <= limit, "over the limit\n{}", tail());
         }
     }

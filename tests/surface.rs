@@ -25,31 +25,22 @@ const LIST: &str = include_str!("surface/functions.txt");
 
 /// The functions that a library exports.
 fn exports(library: &Path) -> BTreeSet<String> {
-    let bytes = fs::read(library)
-        .unwrap_or_else(|error| panic!("{}: {error}; scripts/fetch brings it", library.display()));
+    let bytes =
+        fs::read(library).unwrap_or_else(|error| panic!("{}: {error}; scripts/fetch brings it", library.display()));
     let file = object::File::parse(&*bytes).expect("an ELF file");
-    let functions = file
-        .dynamic_symbols()
-        .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text);
-    functions
-        .filter_map(|symbol| symbol.name().ok().map(str::to_owned))
-        .collect()
+    let functions =
+        file.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text);
+    functions.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect()
 }
 
 /// The golden list of exports, which a test of the library compares with its table of hooks.
 fn golden() -> BTreeSet<String> {
     let lines = include_str!("../shim/exports.txt").lines();
-    lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect()
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
 }
 
 fn hooked() -> BTreeSet<String> {
-    golden()
-        .into_iter()
-        .filter(|name| headers::is_function(name))
-        .collect()
+    golden().into_iter().filter(|name| headers::is_function(name)).collect()
 }
 
 /// The toolkits that are here, and the real driver.
@@ -57,13 +48,7 @@ fn sources() -> Vec<Source> {
     let wheels = harness::root().join("target/wheels");
     let mut versions: BTreeSet<String> = TOOLKITS.map(str::to_owned).into();
     for folder in fs::read_dir(&wheels).into_iter().flatten().flatten() {
-        versions.extend(
-            folder
-                .file_name()
-                .to_string_lossy()
-                .strip_prefix("cudart-")
-                .map(str::to_owned),
-        );
+        versions.extend(folder.file_name().to_string_lossy().strip_prefix("cudart-").map(str::to_owned));
     }
     let mut sources: Vec<Source> = Vec::new();
     for version in versions {
@@ -76,23 +61,13 @@ fn sources() -> Vec<Source> {
             headers.names.len(),
             headers.signatures.len(),
         );
-        sources.push(Source {
-            title: format!("toolkit {version}"),
-            headers,
-        });
+        sources.push(Source { title: format!("toolkit {version}"), headers });
     }
-    let driver = harness::root()
-        .join("target/nvidia-535/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1");
+    let driver = harness::root().join("target/nvidia-535/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1");
     let mut names = exports(&driver);
     names.retain(|name| headers::is_function(name));
     assert!(names.len() > 500, "{}: {}", driver.display(), names.len());
-    sources.push(Source {
-        title: "driver 535".to_owned(),
-        headers: Headers {
-            names,
-            ..Headers::default()
-        },
-    });
+    sources.push(Source { title: "driver 535".to_owned(), headers: Headers { names, ..Headers::default() } });
     sources
 }
 
@@ -102,11 +77,7 @@ fn assert_none(faults: &[String]) {
 
 /// The faults that a change of what is compared brings, besides those that are there anyway.
 fn brought(list: &str, sources: &[Source], hooked: &BTreeSet<String>) -> Vec<String> {
-    let before = faults(
-        &list::parse(LIST).unwrap(),
-        &self::sources(),
-        &self::hooked(),
-    );
+    let before = faults(&list::parse(LIST).unwrap(), &self::sources(), &self::hooked());
     let mut after = faults(&list::parse(list).unwrap(), sources, hooked);
     after.retain(|fault| !before.contains(fault));
     after
@@ -117,10 +88,7 @@ fn faults_of(header: &str) -> Vec<String> {
     let mut sources = sources();
     let mut headers = Headers::default();
     headers.read(header);
-    sources.push(Source {
-        title: "toolkit 99".to_owned(),
-        headers,
-    });
+    sources.push(Source { title: "toolkit 99".to_owned(), headers });
     brought(LIST, &sources, &hooked())
 }
 
@@ -146,12 +114,7 @@ fn the_library_exports_what_the_golden_list_names_and_nothing_else() {
 #[test]
 fn a_new_function_is_told_with_what_to_do() {
     let told = faults_of("CUresult CUDAAPI\ncuMemAllocSomething(CUdeviceptr *dptr, size_t bytes);");
-    assert_eq!(
-        told,
-        [
-            "cuMemAllocSomething (toolkit 99) is not classified: add a line to tests/surface/functions.txt"
-        ]
-    );
+    assert_eq!(told, ["cuMemAllocSomething (toolkit 99) is not classified: add a line to tests/surface/functions.txt"]);
 }
 
 #[test]
@@ -170,10 +133,7 @@ fn a_new_signature_of_a_hooked_function_is_told_with_what_to_do() {
 fn a_new_variant_for_the_default_stream_of_each_thread_is_told() {
     let told = faults_of("# define cuMemPoolTrimTo   __CUDA_API_PTSZ( cuMemPoolTrimTo )");
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(
-        told[0].starts_with("cuMemPoolTrimTo_ptsz (toolkit 99)"),
-        "{told:?}"
-    );
+    assert!(told[0].starts_with("cuMemPoolTrimTo_ptsz (toolkit 99)"), "{told:?}");
 }
 
 #[test]
@@ -187,9 +147,7 @@ fn a_new_pointer_type_without_a_declaration_is_told() {
     );
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].starts_with(
-            "cuMemCreate has 2 signatures (toolkit 99: {10020, 14000}) and 1 variants"
-        ),
+        told[0].starts_with("cuMemCreate has 2 signatures (toolkit 99: {10020, 14000}) and 1 variants"),
         "{told:?}"
     );
 }
@@ -205,34 +163,20 @@ fn what_is_only_talked_about_or_inline_in_a_header_is_no_function() {
 
 #[test]
 fn a_name_on_the_list_that_exists_nowhere_is_told() {
-    let list =
-        LIST.to_owned() + "\nquery  cuMemAlloq  v1  a slip\nquery cuInitt v1,v3_ptds a slip\n";
+    let list = LIST.to_owned() + "\nquery  cuMemAlloq  v1  a slip\nquery cuInitt v1,v3_ptds a slip\n";
     let told = brought(&list, &sources(), &hooked());
-    let names: Vec<&str> = told
-        .iter()
-        .filter_map(|fault| fault.split_once(" is in no toolkit").map(|(name, _)| name))
-        .collect();
-    assert_eq!(
-        names,
-        ["cuInitt", "cuInitt_v3_ptds", "cuMemAlloq"],
-        "{told:?}"
-    );
+    let names: Vec<&str> =
+        told.iter().filter_map(|fault| fault.split_once(" is in no toolkit").map(|(name, _)| name)).collect();
+    assert_eq!(names, ["cuInitt", "cuInitt_v3_ptds", "cuMemAlloq"], "{told:?}");
 }
 
 #[test]
 fn a_hook_that_is_missing_or_that_the_list_does_not_know_is_told() {
     let mut hooked = hooked();
     hooked.remove("cuMemAllocAsync_ptsz");
-    hooked.extend([
-        "cuMemcpy_ptds".to_owned(),
-        "cuMemAlloc_v3".to_owned(),
-        "cuSomething".to_owned(),
-    ]);
+    hooked.extend(["cuMemcpy_ptds".to_owned(), "cuMemAlloc_v3".to_owned(), "cuSomething".to_owned()]);
     let told = brought(LIST, &sources(), &hooked);
-    let first_words: Vec<&str> = told
-        .iter()
-        .filter_map(|fault| fault.split(',').next())
-        .collect();
+    let first_words: Vec<&str> = told.iter().filter_map(|fault| fault.split(',').next()).collect();
     assert_eq!(
         first_words,
         [
@@ -248,18 +192,12 @@ fn a_hook_that_is_missing_or_that_the_list_does_not_know_is_told() {
 #[test]
 fn a_line_that_is_wrong_is_told_with_its_number() {
     for (line, expected) in [
-        (
-            "hooked cuMemAlloc v1",
-            "a line is `role function variants reason`",
-        ),
+        ("hooked cuMemAlloc v1", "a line is `role function variants reason`"),
         ("hookd cuMemAlloc v1 why", "the role is one of"),
         ("hooked cuMemAlloc _v2 why", "variants are"),
         ("query cuInit v1 why\nquery cuInit v1 why", "listed twice"),
     ] {
         let error = list::parse(line).expect_err(line);
-        assert!(
-            error.starts_with(list::PATH) && error.contains(expected),
-            "{error}"
-        );
+        assert!(error.starts_with(list::PATH) && error.contains(expected), "{error}");
     }
 }

@@ -14,18 +14,11 @@ const BYTES: u64 = 3_000_000;
 /// Entry, bytes, how many fit, what they hold together: 25 blocks of 4 MiB, or what goes into three steps of a pool.
 type Row = (&'static str, u64, u64, u64);
 
-const IN_BLOCKS: [Row; 3] = [
-    ("alloc", BYTES, 25, LIMIT),
-    ("pitch", BYTES, 25, LIMIT),
-    ("managed", BYTES, 25, LIMIT),
-];
+const IN_BLOCKS: [Row; 3] = [("alloc", BYTES, 25, LIMIT), ("pitch", BYTES, 25, LIMIT), ("managed", BYTES, 25, LIMIT)];
 const OLD: [Row; 2] = [("alloc1", BYTES, 25, LIMIT), ("pitch1", BYTES, 25, LIMIT)];
 const POOLED: [Row; 1] = [("async", BYTES, 33, 96 * MIB)];
 const FROM_POOL: [Row; 1] = [("frompool", BYTES, 33, 96 * MIB)];
-const PER_THREAD: [Row; 2] = [
-    ("async_ptsz", BYTES, 33, 96 * MIB),
-    ("frompool_ptsz", BYTES, 33, 96 * MIB),
-];
+const PER_THREAD: [Row; 2] = [("async_ptsz", BYTES, 33, 96 * MIB), ("frompool_ptsz", BYTES, 33, 96 * MIB)];
 const PHYSICAL: [Row; 1] = [("create", 4 * MIB, 25, LIMIT)];
 
 /// All exported allocating names.
@@ -57,17 +50,8 @@ fn holds(program: PathBuf, arguments: &[&str], rows: &[Row]) {
         }
         let filled = calls.gets(&format!("fill {entry} {bytes}"), OUT_OF_MEMORY);
         assert_eq!(filled.values, [fit], "{entry}: {}", filled.line);
-        assert!(
-            filled.line.ends_with(" untouched"),
-            "{entry}: {}",
-            filled.line
-        );
-        assert_eq!(
-            calls.held(),
-            held,
-            "{entry}: {} of {bytes} bytes",
-            filled.values[0]
-        );
+        assert!(filled.line.ends_with(" untouched"), "{entry}: {}", filled.line);
+        assert_eq!(calls.held(), held, "{entry}: {} of {bytes} bytes", filled.values[0]);
         let again = take(entry, "again", bytes);
         calls.refused(&again);
         calls.ok("free fill");
@@ -81,11 +65,7 @@ fn holds(program: PathBuf, arguments: &[&str], rows: &[Row]) {
             calls.ok("pool_destroy");
         }
     }
-    assert_eq!(
-        calls.peak(0),
-        LIMIT,
-        "everything that the limit allows was had"
-    );
+    assert_eq!(calls.peak(0), LIMIT, "everything that the limit allows was had");
     calls.end();
 }
 
@@ -160,12 +140,7 @@ fn the_cap_holds_by_the_second_cu_get_proc_address_with_every_flag() {
 
 #[test]
 fn the_cap_holds_by_addresses_from_drivers_of_every_age() {
-    for (driver, way) in [
-        ("11050", "gpa1"),
-        ("12020", "gpa2"),
-        ("13000", "gpa1"),
-        ("13050", "gpa2"),
-    ] {
+    for (driver, way) in [("11050", "gpa1"), ("12020", "gpa2"), ("13000", "gpa1"), ("13050", "gpa2")] {
         let sim = Sim::with(&[("DRIVER", driver)]);
         let mut calls = Calls::run(&sim, sim.run(cc("calls.c", &[])).arg(way).capped("100MiB"));
         calls.ok("retain 0");
@@ -202,10 +177,9 @@ fn the_cap_holds_through_the_cuda_13_5_runtime() {
 
 #[test]
 fn the_cap_holds_through_a_runtime_linked_statically() {
-    for library in [
-        "cudart-12.9/nvidia/cuda_runtime/lib/libcudart_static.a",
-        "cudart-13.5/nvidia/cu13/lib/libcudart_static.a",
-    ] {
+    for library in
+        ["cudart-12.9/nvidia/cuda_runtime/lib/libcudart_static.a", "cudart-13.5/nvidia/cu13/lib/libcudart_static.a"]
+    {
         let library = root().join("target/wheels").join(library);
         let library = library.to_str().expect("an ordinary path");
         let program = cc("calls.c", &["-DSTATIC", library, "-lrt", "-lstdc++"]);

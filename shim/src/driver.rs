@@ -33,8 +33,7 @@ pub enum Copy {
     Second,
 }
 
-static DRIVERS: [AtomicPtr<Driver>; CLASSES] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
+static DRIVERS: [AtomicPtr<Driver>; CLASSES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CLASSES];
 
 /// Dynamic table of a copy that calls are expected for; 0 = none.
 static EXPECTED: [AtomicUsize; CLASSES] = [const { AtomicUsize::new(0) }; CLASSES];
@@ -56,11 +55,7 @@ pub fn present(class: Class) -> bool {
 /// else one that is loaded, else what `dlopen` finds. Fills [`REAL`] where there is one.
 pub fn ensure_class(class: Class) {
     if registered(class).is_none() {
-        match global(class)
-            .or_else(|| loaded(class))
-            .or_else(|| expected(class))
-            .or_else(|| open(class))
-        {
+        match global(class).or_else(|| loaded(class)).or_else(|| expected(class)).or_else(|| open(class)) {
             Some(image) => drop(adopt(&image, class)),
             // No driver: what a linked program calls is whatever else defines it, as without us.
             None => hooks_of(class).for_each(|index| {
@@ -116,11 +111,7 @@ fn loaded(class: Class) -> Option<Loaded> {
     let mut found = None;
     images::for_each(|position, object| {
         if Class::of(object) == Some(class) {
-            found = Some(Loaded {
-                object: *object,
-                map: core::ptr::null_mut(),
-                position: Some(position),
-            });
+            found = Some(Loaded { object: *object, map: core::ptr::null_mut(), position: Some(position) });
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -136,8 +127,7 @@ pub fn expect(object: &Object, class: Class) {
 fn expected(class: Class) -> Option<Loaded> {
     let dynamic = EXPECTED[class as usize].load(Ordering::Acquire);
     // It may have been closed since.
-    images::owner(dynamic)
-        .filter(|image| image.object.dynamic == dynamic && Class::of(&image.object) == Some(class))
+    images::owner(dynamic).filter(|image| image.object.dynamic == dynamic && Class::of(&image.object) == Some(class))
 }
 
 fn open(class: Class) -> Option<Loaded> {
@@ -147,31 +137,16 @@ fn open(class: Class) -> Option<Loaded> {
         return None;
     }
     // SAFETY: a handle that was just opened and is never closed.
-    unsafe { images::of_handle(handle.cast()) }
-        .filter(|image| Class::of(&image.object) == Some(class))
+    unsafe { images::of_handle(handle.cast()) }.filter(|image| Class::of(&image.object) == Some(class))
 }
 
 /// Registers a driver image that is being used, unless there is one already.
 pub fn adopt(image: &Loaded, class: Class) -> Copy {
     let slot = &DRIVERS[class as usize];
     if slot.load(Ordering::Acquire).is_null() {
-        let handle = image
-            .open_for_good()
-            .map_or(core::ptr::null_mut(), Handle::keep);
-        let driver = Box::into_raw(Box::new(Driver {
-            object: image.object,
-            handle,
-            filled: AtomicBool::new(false),
-        }));
-        if slot
-            .compare_exchange(
-                core::ptr::null_mut(),
-                driver,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            )
-            .is_err()
-        {
+        let handle = image.open_for_good().map_or(core::ptr::null_mut(), Handle::keep);
+        let driver = Box::into_raw(Box::new(Driver { object: image.object, handle, filled: AtomicBool::new(false) }));
+        if slot.compare_exchange(core::ptr::null_mut(), driver, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: another thread was first; nobody else has seen this one.
             drop(unsafe { Box::from_raw(driver) });
         }
@@ -187,13 +162,7 @@ pub fn adopt(image: &Loaded, class: Class) -> Copy {
 
 /// What a driver image is to the process, without registering it.
 pub fn standing(object: &Object, class: Class) -> Option<Copy> {
-    registered(class).map(|driver| {
-        if driver.object.dynamic == object.dynamic {
-            Copy::Driver
-        } else {
-            Copy::Second
-        }
-    })
+    registered(class).map(|driver| if driver.object.dynamic == object.dynamic { Copy::Driver } else { Copy::Second })
 }
 
 /// Fills the addresses behind the hooks. Doing it twice at once is harmless: both find the same.
@@ -213,11 +182,7 @@ fn fill(driver: &Driver, class: Class) {
         let Some(own) = driver.object.lookup(name) else {
             continue;
         };
-        let chained = if driver.handle.is_null() {
-            own
-        } else {
-            next::ask(next::symbol(0), driver.handle, name)
-        };
+        let chained = if driver.handle.is_null() { own } else { next::ask(next::symbol(0), driver.handle, name) };
         // Where no other interposer answers look-ups, one may still stand behind us in the order of preloading. Or it answers
         // with the name of its own function, which in the program's scope is ours.
         let real = if chained == 0 || chained == own {
@@ -247,11 +212,7 @@ fn wrapper_behind(name: &CStr) -> Option<usize> {
         } else if behind_us && Class::of(object).is_none() {
             found = object.lookup(name);
         }
-        if found.is_some() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     found
 }
@@ -265,9 +226,7 @@ pub fn own(index: usize) -> usize {
 pub fn symbol(name: &CStr) -> *mut c_void {
     let class = Class::of_name(name);
     ensure_class(class);
-    registered(class)
-        .and_then(|driver| driver.object.lookup(name))
-        .unwrap_or(0) as *mut c_void
+    registered(class).and_then(|driver| driver.object.lookup(name)).unwrap_or(0) as *mut c_void
 }
 
 /// Whether an address lies in the process's driver.

@@ -67,12 +67,7 @@ impl Object {
     /// # Safety
     /// `segments` points to `count` program headers of an object that stays mapped while the result is used; `name` is
     /// null or a C string that lives as long.
-    pub unsafe fn from_segments(
-        base: usize,
-        segments: usize,
-        count: usize,
-        name: *const c_char,
-    ) -> Option<Object> {
+    pub unsafe fn from_segments(base: usize, segments: usize, count: usize, name: *const c_char) -> Option<Object> {
         let mut object = Object {
             base,
             start: usize::MAX,
@@ -130,12 +125,7 @@ impl Object {
         }
         let at = |offset: usize, size: usize| -> Option<usize> {
             let bytes = header.get(offset..offset + size)?;
-            Some(
-                bytes
-                    .iter()
-                    .rev()
-                    .fold(0, |value, byte| value << 8 | usize::from(*byte)),
-            )
+            Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | usize::from(*byte)))
         };
         let (offset, count) = (at(32, 8)?, at(56, 2)?);
         if offset == 0 || offset + count * size_of::<Segment>() > 4096 {
@@ -171,11 +161,7 @@ impl Object {
 
     /// The loader relocates these entries in place for most objects, but not for the vdso.
     fn address(&self, value: usize) -> usize {
-        if value < self.start {
-            self.base.wrapping_add(value)
-        } else {
-            value
-        }
+        if value < self.start { self.base.wrapping_add(value) } else { value }
     }
 
     /// Whether `address` lies in this object.
@@ -235,10 +221,7 @@ impl Object {
         if self.symbols == 0 {
             return None;
         }
-        self.read(
-            self.symbols
-                .checked_add(index.checked_mul(size_of::<Symbol>())?)?,
-        )
+        self.read(self.symbols.checked_add(index.checked_mul(size_of::<Symbol>())?)?)
     }
 
     /// The name of an entry.
@@ -256,20 +239,14 @@ impl Object {
         if buckets == 0 || words == 0 {
             return None;
         }
-        Some(HashHeader {
-            buckets,
-            first,
-            words,
-            shift,
-        })
+        Some(HashHeader { buckets, first, words, shift })
     }
 
     /// Index of the symbol that this object defines under `name`, by its `DT_GNU_HASH` table.
     pub fn index_of(&self, name: &CStr) -> Option<usize> {
         let header = self.hash_header()?;
-        let hash = name.to_bytes().iter().fold(5381_u32, |hash, byte| {
-            hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
-        });
+        let hash =
+            name.to_bytes().iter().fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
         let wide = usize::try_from(hash).ok()?;
         let bloom = self.hash + 16;
         let word = self.read::<usize>(bloom + (wide / 64 % header.words) * 8)?;
@@ -279,8 +256,7 @@ impl Object {
         }
         let buckets = bloom + header.words * 8;
         let chains = buckets + header.buckets * 4;
-        let mut index =
-            usize::try_from(self.read::<u32>(buckets + wide % header.buckets * 4)?).ok()?;
+        let mut index = usize::try_from(self.read::<u32>(buckets + wide % header.buckets * 4)?).ok()?;
         if index < header.first {
             return None;
         }
@@ -315,28 +291,16 @@ impl Object {
     pub fn relocations(&self) -> impl Iterator<Item = Relocation> + '_ {
         let all = [(self.relocations, self.relative), (self.jumps, 0)];
         all.into_iter().flat_map(move |((at, size), skip)| {
-            let count = if at == 0 {
-                0
-            } else {
-                size / size_of::<Relocation>()
-            };
+            let count = if at == 0 { 0 } else { size / size_of::<Relocation>() };
             (skip..count).map_while(move |index| self.read(at + index * size_of::<Relocation>()))
         })
     }
 
     /// The last relocation that the loader works on.
     pub fn last_relocation(&self) -> Option<Relocation> {
-        let (at, size) = if self.jumps.0 != 0 && self.jumps.1 != 0 {
-            self.jumps
-        } else {
-            self.relocations
-        };
+        let (at, size) = if self.jumps.0 != 0 && self.jumps.1 != 0 { self.jumps } else { self.relocations };
         let count = size / size_of::<Relocation>();
-        if at == 0 || count == 0 {
-            None
-        } else {
-            self.read(at + (count - 1) * size_of::<Relocation>())
-        }
+        if at == 0 || count == 0 { None } else { self.read(at + (count - 1) * size_of::<Relocation>()) }
     }
 
     /// The word that a relocation fills; `None` outside the writable segments.

@@ -35,17 +35,11 @@ struct Answer {
 
 impl Answer {
     fn go(next: usize) -> Answer {
-        Answer {
-            value: core::ptr::null_mut(),
-            go: next,
-        }
+        Answer { value: core::ptr::null_mut(), go: next }
     }
 
     fn value(value: usize) -> Answer {
-        Answer {
-            value: value as *mut c_void,
-            go: 0,
-        }
+        Answer { value: value as *mut c_void, go: 0 }
     }
 }
 
@@ -148,12 +142,7 @@ mod exports {
 ///
 /// # Safety
 /// The arguments are those of a call of `dlsym`: `name` is null or a C string.
-unsafe extern "C" fn filter(
-    handle: *mut c_void,
-    name: *const c_char,
-    caller: usize,
-    slot: usize,
-) -> Answer {
+unsafe extern "C" fn filter(handle: *mut c_void, name: *const c_char, caller: usize, slot: usize) -> Answer {
     let next = next::symbol(slot);
     // SAFETY: the caller's promise.
     if !unsafe { names::may_be_hooked(name) } {
@@ -162,13 +151,7 @@ unsafe extern "C" fn filter(
     }
     // SAFETY: checked to be a C string by the line above.
     let name = unsafe { CStr::from_ptr(name) };
-    look::answer(&Question {
-        handle,
-        name,
-        version: None,
-        caller,
-        next,
-    })
+    look::answer(&Question { handle, name, version: None, caller, next })
 }
 
 /// Decides about one call of `dlvsym`.
@@ -190,11 +173,5 @@ unsafe extern "C" fn filter_versioned(
     }
     // SAFETY: checked to be C strings.
     let (name, version) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(version)) };
-    look::answer(&Question {
-        handle,
-        name,
-        version: Some(version),
-        caller,
-        next,
-    })
+    look::answer(&Question { handle, name, version: Some(version), caller, next })
 }

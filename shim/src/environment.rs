@@ -28,7 +28,5 @@ pub fn variables(wanted: impl Fn(&[u8]) -> bool) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// One variable.
 pub fn variable(name: &[u8]) -> Option<Vec<u8>> {
-    variables(|known| known == name)
-        .pop()
-        .map(|(_, value)| value)
+    variables(|known| known == name).pop().map(|(_, value)| value)
 }

@@ -11,7 +11,10 @@ use gpucap_core::code::Code;
 
 use crate::entry;
 use crate::ffi::{Array, Array3dDescriptor, Array3dDescriptorV1, ArrayDescriptor, ArrayDescriptorV1};
-use crate::ffi::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUstream, Graph, MemHandle, Pool};
+use crate::ffi::{
+    CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUstream, Graph, MemHandle,
+    Pool,
+};
 use crate::ffi::{GraphExec, GraphInstantiateParams, GraphNode, GraphNodeParams, MemAllocNodeParams};
 use crate::hooks::binding::EndpointId;
 use crate::hooks::interop::GreenContext;
@@ -235,8 +238,7 @@ hooks! {
 }
 
 /// The driver's own functions behind the hooks; null until the driver is known, or where it lacks the name.
-pub static REAL: [AtomicPtr<c_void>; COUNT] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
+pub static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
 
 #[cfg(test)]
 mod tests {
@@ -244,17 +246,12 @@ mod tests {
 
     fn listed() -> Vec<&'static str> {
         let lines = include_str!("../exports.txt").lines();
-        lines
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            .collect()
+        lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
     }
 
     #[test]
     fn the_table_and_the_golden_list_name_the_same_functions() {
-        let mut table: Vec<&str> = HOOKS
-            .iter()
-            .map(|hook| hook.name.to_str().unwrap())
-            .collect();
+        let mut table: Vec<&str> = HOOKS.iter().map(|hook| hook.name.to_str().unwrap()).collect();
         table.extend(["dlsym", "dlvsym"]);
         table.sort_unstable();
         let mut golden = listed();

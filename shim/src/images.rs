@@ -22,23 +22,16 @@ pub const CLASSES: usize = 2;
 impl Class {
     /// The class that a hooked name belongs to.
     pub fn of_name(name: &CStr) -> Class {
-        if name.to_bytes().starts_with(b"nvml") {
-            Class::Nvml
-        } else {
-            Class::Cuda
-        }
+        if name.to_bytes().starts_with(b"nvml") { Class::Nvml } else { Class::Cuda }
     }
 
     /// The class of a library; `None` for any other object.
     pub fn of(object: &Object) -> Option<Class> {
-        let called = |beginning: &[u8]| {
-            object.called().starts_with(beginning) || object.file_name().starts_with(beginning)
-        };
+        let called =
+            |beginning: &[u8]| object.called().starts_with(beginning) || object.file_name().starts_with(beginning);
         if called(b"libcuda.so") && object.defines(c"cuInit") {
             Some(Class::Cuda)
-        } else if called(b"libnvidia-ml.so")
-            && (object.defines(c"nvmlInit_v2") || object.defines(c"nvmlInit"))
-        {
+        } else if called(b"libnvidia-ml.so") && (object.defines(c"nvmlInit_v2") || object.defines(c"nvmlInit")) {
             Some(Class::Nvml)
         } else {
             None
@@ -76,12 +69,7 @@ pub fn for_each(mut visit: impl FnMut(usize, &Object) -> ControlFlow<()>) {
         // SAFETY: dl_iterate_phdr(3) reports headers and name of an object that stays mapped during the callback; who keeps
         // what it reads does so only for objects that it knows to stay.
         let object = unsafe {
-            Object::from_segments(
-                base,
-                info.dlpi_phdr as usize,
-                usize::from(info.dlpi_phnum),
-                info.dlpi_name,
-            )
+            Object::from_segments(base, info.dlpi_phdr as usize, usize::from(info.dlpi_phnum), info.dlpi_name)
         };
         object.map_or(ControlFlow::Continue(()), |object| visit(at, &object))
     });
@@ -91,10 +79,7 @@ pub fn for_each(mut visit: impl FnMut(usize, &Object) -> ControlFlow<()>) {
 pub fn generation() -> Generation {
     let mut found = Generation { adds: 0, subs: 0 };
     walk(|info| {
-        found = Generation {
-            adds: info.dlpi_adds,
-            subs: info.dlpi_subs,
-        };
+        found = Generation { adds: info.dlpi_adds, subs: info.dlpi_subs };
         ControlFlow::Break(())
     });
     found
@@ -146,11 +131,7 @@ pub fn owner(address: usize) -> Option<Loaded> {
     let mut found = None;
     for_each(|position, object| {
         if object.contains(address) {
-            found = Some(Loaded {
-                object: *object,
-                map: core::ptr::null_mut(),
-                position: Some(position),
-            });
+            found = Some(Loaded { object: *object, map: core::ptr::null_mut(), position: Some(position) });
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -159,12 +140,7 @@ pub fn owner(address: usize) -> Option<Loaded> {
 }
 
 unsafe extern "C" {
-    fn dladdr1(
-        address: *const c_void,
-        info: *mut libc::Dl_info,
-        extra: *mut *mut c_void,
-        flags: c_int,
-    ) -> c_int;
+    fn dladdr1(address: *const c_void, info: *mut libc::Dl_info, extra: *mut *mut c_void, flags: c_int) -> c_int;
 }
 
 /// As [`owner`], for objects of other namespaces (`dlmopen`), which `dl_iterate_phdr` does not show to us.
@@ -174,14 +150,7 @@ fn elsewhere(address: usize) -> Option<Loaded> {
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
     let mut map: *mut c_void = core::ptr::null_mut();
     // SAFETY: dladdr1(3) takes any address and fills both on success.
-    let known = unsafe {
-        dladdr1(
-            address as *const c_void,
-            &raw mut info,
-            &raw mut map,
-            RTLD_DL_LINKMAP,
-        )
-    } != 0;
+    let known = unsafe { dladdr1(address as *const c_void, &raw mut info, &raw mut map, RTLD_DL_LINKMAP) } != 0;
     if !known || map.is_null() {
         return None;
     }
@@ -189,11 +158,7 @@ fn elsewhere(address: usize) -> Option<Loaded> {
     // SAFETY: dladdr1 gave the object's link map and the address of its file header, and the object stays loaded: it is
     // the caller's, or it just answered the caller's look-up.
     let object = unsafe { Object::from_header(info.dli_fbase as usize, (*map).base, (*map).name) }?;
-    Some(Loaded {
-        object,
-        map,
-        position: None,
-    })
+    Some(Loaded { object, map, position: None })
 }
 
 /// A handle for look-ups in an object and its dependencies; closed when dropped.
@@ -219,13 +184,7 @@ impl Loaded {
         let mut namespace: libc::Lmid_t = libc::LM_ID_BASE;
         if self.position.is_none() && !self.map.is_null() {
             // SAFETY: the link map of a loaded object is its handle, and RTLD_DI_LMID writes one Lmid_t (dlinfo(3)).
-            unsafe {
-                libc::dlinfo(
-                    self.map.cast(),
-                    libc::RTLD_DI_LMID,
-                    (&raw mut namespace).cast(),
-                )
-            };
+            unsafe { libc::dlinfo(self.map.cast(), libc::RTLD_DI_LMID, (&raw mut namespace).cast()) };
         }
         // SAFETY: dlmopen(3) with the path under which the object is loaded in its namespace; nothing new is loaded.
         let handle = unsafe { libc::dlmopen(namespace, path.as_ptr(), flags | libc::RTLD_NOLOAD) };
@@ -343,23 +302,13 @@ mod tests {
 
     #[test]
     fn functions_are_found_where_the_loader_finds_them() {
-        for name in [
-            c"malloc",
-            c"dlsym",
-            c"environ",
-            c"pthread_create",
-            c"no_such_name",
-        ] {
+        for name in [c"malloc", c"dlsym", c"environ", c"pthread_create", c"no_such_name"] {
             // SAFETY: dlsym(3) with a C string.
             let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
             let mut found = 0;
             for_each(|_, object| {
                 found = object.lookup(name).unwrap_or(0);
-                if found != 0 {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
+                if found != 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             assert_eq!(found, expected, "{name:?}");
         }

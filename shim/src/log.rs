@@ -79,10 +79,7 @@ pub fn line(level: Level, args: fmt::Arguments<'_>) {
     if !enabled(level) {
         return;
     }
-    let mut text = Line {
-        bytes: [0; LINE],
-        len: 0,
-    };
+    let mut text = Line { bytes: [0; LINE], len: 0 };
     // SAFETY: getpid(2) has no preconditions.
     let pid = unsafe { libc::getpid() };
     let _ = write!(text, "gpucap[{pid}]: {}: ", word(level));
@@ -113,12 +110,8 @@ fn write_out(bytes: &[u8]) {
     let path = FILE.load(Ordering::Acquire);
     if !path.is_null() {
         // O_NONBLOCK: a named pipe that nobody reads is no reason to wait.
-        let flags = libc::O_WRONLY
-            | libc::O_APPEND
-            | libc::O_CREAT
-            | libc::O_CLOEXEC
-            | libc::O_NOCTTY
-            | libc::O_NONBLOCK;
+        let flags =
+            libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
         // SAFETY: `path` is a C string that lives for ever (configure); open(2).
         let fd = unsafe { libc::open(path, flags, 0o644) };
         if fd >= 0 {
@@ -135,11 +128,7 @@ fn write_out(bytes: &[u8]) {
 
 /// A whole line in one write, so that lines of several processes do not mix.
 fn write_fd(fd: i32, bytes: &[u8]) {
-    let mut ready = libc::pollfd {
-        fd,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
+    let mut ready = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
     // SAFETY: poll(2) over one valid pollfd. A pipe that is ready takes at least a page, so the write does not wait.
     let answers = unsafe { libc::poll(&raw mut ready, 1, PATIENCE_MS) };
     if answers == 1 && ready.revents == libc::POLLOUT {
@@ -154,8 +143,7 @@ fn without_sigpipe(write: impl FnOnce() -> isize) {
     // SAFETY: sigset_t is a plain array that the calls below fill (sigsetops(3)); masks are the calling thread's
     // (pthread_sigmask(3)), and a SIGPIPE of its own write is pending for it alone (pipe(7), sigtimedwait(2)).
     unsafe {
-        let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
-            core::mem::zeroed();
+        let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) = core::mem::zeroed();
         libc::sigemptyset(&raw mut pipe);
         libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
         libc::sigpending(&raw mut pending);
@@ -186,8 +174,7 @@ fn stderr_is() -> Option<(libc::mode_t, u64)> {
     // SAFETY: all-zero bytes are a valid `stat`, and fstat(2) only writes it.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: as above; fstat fails on a closed descriptor.
-    (unsafe { libc::fstat(2, &raw mut stat) } == 0)
-        .then_some((stat.st_mode & libc::S_IFMT, stat.st_ino))
+    (unsafe { libc::fstat(2, &raw mut stat) } == 0).then_some((stat.st_mode & libc::S_IFMT, stat.st_ino))
 }
 
 struct Line {

@@ -55,8 +55,7 @@ type List = unsafe fn(Handle, *mut u32, *mut Process) -> Code;
 /// Each list with the function that newer and older drivers have for it.
 const LISTS: [[List; 2]; 2] = [[compute, compute_v2], [graphics, graphics_v2]];
 
-static HANDLES: [AtomicPtr<c_void>; DEVICES] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; DEVICES];
+static HANDLES: [AtomicPtr<c_void>; DEVICES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; DEVICES];
 /// 0 not tried, 1 works, 2 does not.
 static STARTED: AtomicU8 = AtomicU8::new(0);
 /// The number by which NVML knows this process, once found; 0 before.
@@ -80,10 +79,7 @@ pub fn footprint(device: u32) -> Option<u64> {
     let known = KNOWN_AS.load(Ordering::Relaxed);
     let processes = processes(handle(device)?, known)?;
     let of = |pid: u32| {
-        let used = processes
-            .iter()
-            .filter(|process| process.pid == pid)
-            .map(|process| process.used);
+        let used = processes.iter().filter(|process| process.pid == pid).map(|process| process.used);
         used.filter(|used| *used != NOT_AVAILABLE).max()
     };
     if known != 0 {
@@ -91,9 +87,7 @@ pub fn footprint(device: u32) -> Option<u64> {
         let listed = processes.iter().any(|process| process.pid == known);
         return if listed { of(known) } else { Some(0) };
     }
-    let (pid, used) = own_pids()
-        .into_iter()
-        .find_map(|pid| Some((pid, of(pid)?)))?;
+    let (pid, used) = own_pids().into_iter().find_map(|pid| Some((pid, of(pid)?)))?;
     KNOWN_AS.store(pid, Ordering::Relaxed);
     Some(used)
 }
@@ -103,12 +97,7 @@ pub fn before_context(device: u32) -> Option<Vec<u32>> {
     if KNOWN_AS.load(Ordering::Relaxed) != 0 {
         return None;
     }
-    Some(
-        processes(handle(device)?, 0)?
-            .iter()
-            .map(|process| process.pid)
-            .collect(),
-    )
+    Some(processes(handle(device)?, 0)?.iter().map(|process| process.pid).collect())
 }
 
 /// A context was created: if NVML does not list any number that we know ourselves by, and one process is new since
@@ -120,11 +109,7 @@ pub fn after_context(device: u32, before: Option<Vec<u32>>) {
     let Some(now) = handle(device).and_then(|device| processes(device, 0)) else {
         return;
     };
-    let mut new: Vec<u32> = now
-        .iter()
-        .map(|process| process.pid)
-        .filter(|pid| !before.contains(pid))
-        .collect();
+    let mut new: Vec<u32> = now.iter().map(|process| process.pid).filter(|pid| !before.contains(pid)).collect();
     new.sort_unstable();
     new.dedup();
     if let [only] = new[..]
@@ -219,17 +204,9 @@ fn own_pids() -> Vec<u32> {
     // SAFETY: opened above.
     unsafe { libc::close(fd) };
     let text = &text[..usize::try_from(read).unwrap_or(0)];
-    let line = text
-        .split(|byte| *byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"NSpid:"));
-    let words = line
-        .and_then(|line| core::str::from_utf8(line).ok())
-        .unwrap_or("");
-    pids.extend(
-        words
-            .split_whitespace()
-            .filter_map(|word| word.parse::<u32>().ok()),
-    );
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"));
+    let words = line.and_then(|line| core::str::from_utf8(line).ok()).unwrap_or("");
+    pids.extend(words.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
     pids.dedup();
     pids
 }

@@ -5,12 +5,7 @@ use core::ffi::{CStr, c_int, c_void};
 use crate::forks;
 
 /// File names (beginnings) of known ones.
-const KNOWN: [&[u8]; 4] = [
-    b"libvgpu.so",
-    b"libvgpu-control.so",
-    b"libcuda-control.so",
-    b"libnvshare.so",
-];
+const KNOWN: [&[u8]; 4] = [b"libvgpu.so", b"libvgpu-control.so", b"libcuda-control.so", b"libnvshare.so"];
 
 /// One line about another limiter, if one is mapped.
 pub fn other_limiter() -> Option<String> {
@@ -23,11 +18,7 @@ pub fn other_limiter() -> Option<String> {
     ))
 }
 
-unsafe extern "C" fn look(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    found: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid record (dl_iterate_phdr(3)).
     let name = unsafe { (*info).dlpi_name };
     if name.is_null() {

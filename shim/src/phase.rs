@@ -45,11 +45,7 @@ pub fn settled() -> Phase {
     // Anything that will be written to stderr later is compared with what stderr is now.
     log::remember_stderr();
     let disabled = config::is_disabled(environment::variable(b"GPUCAP_DISABLE").as_deref());
-    let next = if disabled {
-        Phase::Disabled
-    } else {
-        Phase::Enabled
-    };
+    let next = if disabled { Phase::Disabled } else { Phase::Enabled };
     step(Phase::Unread, next);
     now()
 }

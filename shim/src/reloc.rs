@@ -42,11 +42,7 @@ pub fn refresh(handle: *mut c_void) {
 #[inline(never)]
 fn look(handle: *mut c_void) {
     let new = is_new(handle);
-    let map = if is_scope(handle) {
-        core::ptr::null_mut()
-    } else {
-        handle.cast::<LinkMap>()
-    };
+    let map = if is_scope(handle) { core::ptr::null_mut() } else { handle.cast::<LinkMap>() };
     if scan::scan(map, new) && new {
         KNOWN[place(handle)].store(stamp(handle), Ordering::Relaxed);
     }
@@ -62,8 +58,7 @@ fn is_new(handle: *mut c_void) -> bool {
 }
 
 fn place(handle: *mut c_void) -> usize {
-    (handle as usize >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        >> (usize::BITS - HANDLES.trailing_zeros())
+    (handle as usize >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - HANDLES.trailing_zeros())
 }
 
 fn stamp(handle: *mut c_void) -> usize {

@@ -23,9 +23,7 @@ pub fn first_context(state: &State, device: u32) {
         let limit = limit_text(rules.limit);
         let total = format_bytes(rules.total);
         let overhead = overhead_text(state, rules.overhead, device);
-        log::info(format_args!(
-            "device {device}: limit {limit} ({how}), device total {total}, {overhead}"
-        ));
+        log::info(format_args!("device {device}: limit {limit} ({how}), device total {total}, {overhead}"));
     }
 }
 
@@ -35,15 +33,11 @@ fn overhead_text(state: &State, rule: OverheadRule, device: u32) -> String {
         OverheadRule::None => "only allocations count (overhead 0)".to_owned(),
         OverheadRule::Fixed(bytes) => format!("overhead set to {}", format_bytes(bytes)),
         OverheadRule::Measured if nvml::can_measure(device) => {
-            let overhead = state
-                .governor
-                .budget(device)
-                .map_or(0, |budget| budget.overhead());
+            let overhead = state.governor.budget(device).map_or(0, |budget| budget.overhead());
             format!("overhead {} measured by NVML", format_bytes(overhead))
         }
         OverheadRule::Measured => {
-            "overhead can't be measured (NVML does not show this process): only allocations count"
-                .to_owned()
+            "overhead can't be measured (NVML does not show this process): only allocations count".to_owned()
         }
     }
 }
@@ -56,22 +50,11 @@ pub fn denied(state: &State, entry: &str, denial: Denial) {
     let now = seconds();
     let last = LAST.load(Ordering::Relaxed);
     let due = last == i64::MIN || now - last >= PAUSE;
-    if !due
-        || LAST
-            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
-            .is_err()
-    {
+    if !due || LAST.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
         SILENT.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    let Denial {
-        device,
-        asked,
-        live,
-        held,
-        overhead,
-        limit,
-    } = denial;
+    let Denial { device, asked, live, held, overhead, limit } = denial;
     let source = state.limit_source;
     let (asked, live, held) = (format_bytes(asked), format_bytes(live), format_bytes(held));
     let (overhead, limit) = (format_bytes(overhead), format_bytes(limit));
@@ -112,11 +95,7 @@ fn sums() {
         if announced & bit(device) == 0 && budget.peak() == 0 && budget.denied() == 0 {
             continue;
         }
-        let (limit, peak, live) = (
-            limit_text(rules.limit),
-            format_bytes(budget.peak()),
-            format_bytes(budget.live()),
-        );
+        let (limit, peak, live) = (limit_text(rules.limit), format_bytes(budget.peak()), format_bytes(budget.live()));
         log::info(format_args!(
             "device {device}: at exit limit {limit}, peak {peak}, live {live}, denied {}",
             budget.denied()
@@ -130,11 +109,7 @@ fn bit(device: u32) -> u64 {
 }
 
 fn limit_text(limit: u64) -> String {
-    if limit == gpucap_core::budget::UNCAPPED {
-        "none".to_owned()
-    } else {
-        format_bytes(limit)
-    }
+    if limit == gpucap_core::budget::UNCAPPED { "none".to_owned() } else { format_bytes(limit) }
 }
 
 fn seconds() -> i64 {

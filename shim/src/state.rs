@@ -145,14 +145,8 @@ fn make() -> Option<&'static State> {
         return None;
     }
     let devices = real::devices()?;
-    let ids: Vec<DeviceId<'_>> = devices
-        .iter()
-        .map(|d| DeviceId {
-            ordinal: d.ordinal,
-            uuid: &d.uuid,
-            total: d.total,
-        })
-        .collect();
+    let ids: Vec<DeviceId<'_>> =
+        devices.iter().map(|d| DeviceId { ordinal: d.ordinal, uuid: &d.uuid, total: d.total }).collect();
     let (resolved, warnings, errors) = config.resolve(&ids);
     close_if(&errors, config.on_error);
     let rules = resolved.iter().zip(&ids).map(|(r, d)| DeviceRules {
@@ -173,12 +167,7 @@ fn make() -> Option<&'static State> {
         announced: AtomicU64::new(0),
     });
     let made = Box::into_raw(state);
-    match STATE.compare_exchange(
-        core::ptr::null_mut(),
-        made,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    ) {
+    match STATE.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             for warning in &warnings {
                 log::warn(format_args!("{warning}"));

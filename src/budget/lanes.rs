@@ -31,11 +31,7 @@ impl Lane {
     /// Breaking the rule can make a refusal wait in vain or not long enough; it never makes the budget wrong.
     #[must_use]
     pub const fn owned(index: usize) -> Lane {
-        if index < Self::OWNED {
-            Lane(index)
-        } else {
-            Self::SHARED
-        }
+        if index < Self::OWNED { Lane(index) } else { Self::SHARED }
     }
 }
 
@@ -108,9 +104,5 @@ impl Lanes {
 #[inline]
 fn left(word: u64) -> u64 {
     let word = word.wrapping_sub(ONE);
-    if word & DEPTH == 0 {
-        word.wrapping_add(RETURN)
-    } else {
-        word
-    }
+    if word & DEPTH == 0 { word.wrapping_add(RETURN) } else { word }
 }

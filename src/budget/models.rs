@@ -27,22 +27,14 @@ fn take(budget: Budget<'_>, lane: Lane, bytes: u64) -> bool {
 }
 
 fn take_or_wait(budget: Budget<'_>, lane: Lane, bytes: u64) -> bool {
-    budget
-        .reserve_or_wait(lane, bytes, wait)
-        .map(Reservation::commit)
-        .is_ok()
+    budget.reserve_or_wait(lane, bytes, wait).map(Reservation::commit).is_ok()
 }
 
 #[test]
 fn of_two_on_the_last_bytes_exactly_one_passes() {
     loom::model(|| {
         let cells = Arc::new(Cells::default());
-        let (a, b) = race(
-            3,
-            &cells,
-            |x| take(x, Lane::owned(0), 2),
-            |x| take(x, Lane::owned(1), 2),
-        );
+        let (a, b) = race(3, &cells, |x| take(x, Lane::owned(0), 2), |x| take(x, Lane::owned(1), 2));
         assert!(a != b);
         let budget = Budget::new(&cells, 3);
         assert_eq!((budget.held(), budget.peak()), (2, 2));
@@ -63,12 +55,7 @@ fn a_reservation_beside_a_release_sees_all_of_it_or_nothing() {
 fn a_failing_one_refuses_nobody(lane: Lane) {
     loom::model(move || {
         let cells = Arc::new(Cells::default());
-        let ((), b) = race(
-            2,
-            &cells,
-            move |x| drop(x.reserve(lane, 2)),
-            |x| take_or_wait(x, Lane::owned(1), 2),
-        );
+        let ((), b) = race(2, &cells, move |x| drop(x.reserve(lane, 2)), |x| take_or_wait(x, Lane::owned(1), 2));
         assert!(b);
         let budget = Budget::new(&cells, 2);
         assert_eq!((budget.held(), budget.peak()), (2, 2));

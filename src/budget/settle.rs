@@ -38,20 +38,13 @@ impl<'a> Budget<'a> {
         self.cells.lanes.enter(lane);
         // A reader must see the mark before the driver can have given anything back.
         fence(SeqCst);
-        Working {
-            cells: self.cells,
-            lane,
-        }
+        Working { cells: self.cells, lane }
     }
 
     /// The counters as they are while nothing is in flight; `None` while something is.
     #[must_use]
     pub fn quiet(&self) -> Option<Quiet> {
-        Some(Quiet {
-            lanes: self.cells.lanes.idle()?,
-            held: self.held(),
-            possible: self.possible(),
-        })
+        Some(Quiet { lanes: self.cells.lanes.idle()?, held: self.held(), possible: self.possible() })
     }
 
     /// Takes the footprint in bytes that was measured since `quiet`: false if something moved meanwhile, so that it
@@ -71,11 +64,7 @@ impl<'a> Budget<'a> {
         };
         // The overhead first: for a moment both count, never neither.
         self.set_overhead(measured.max(known));
-        let settled =
-            self.cells
-                .every
-                .possible
-                .compare_exchange(quiet.possible, 0, AcqRel, Acquire);
+        let settled = self.cells.every.possible.compare_exchange(quiet.possible, 0, AcqRel, Acquire);
         settled.is_ok()
     }
 
@@ -96,11 +85,7 @@ impl<'a> Budget<'a> {
         if bytes == 0 {
             return;
         }
-        let _ = self
-            .cells
-            .every
-            .possible
-            .fetch_update(Release, Relaxed, |now| Some(now.saturating_sub(bytes)));
+        let _ = self.cells.every.possible.fetch_update(Release, Relaxed, |now| Some(now.saturating_sub(bytes)));
     }
 
     /// Counts managed memory that is held.
@@ -110,10 +95,6 @@ impl<'a> Budget<'a> {
 
     /// Managed memory is gone.
     pub fn drop_managed(&self, bytes: u64) {
-        let _ = self
-            .cells
-            .seldom
-            .managed
-            .fetch_update(Release, Relaxed, |now| Some(now.saturating_sub(bytes)));
+        let _ = self.cells.seldom.managed.fetch_update(Release, Relaxed, |now| Some(now.saturating_sub(bytes)));
     }
 }

@@ -13,13 +13,7 @@ fn what_fits_is_reserved_and_the_byte_too_many_is_not() {
     let budget = Budget::new(&cells, 10 * MIB);
     budget.set_overhead(3 * MIB);
     budget.reserve(Lane::SHARED, 7 * MIB).unwrap().commit();
-    assert_eq!(
-        budget.reserve(Lane::SHARED, 1).unwrap_err(),
-        Refused {
-            held: 7 * MIB,
-            overhead: 3 * MIB
-        }
-    );
+    assert_eq!(budget.reserve(Lane::SHARED, 1).unwrap_err(), Refused { held: 7 * MIB, overhead: 3 * MIB });
     budget.release(1);
     budget.reserve(Lane::owned(0), 1).unwrap().commit();
     assert_eq!((budget.held(), budget.peak()), (7 * MIB, 7 * MIB));
@@ -41,11 +35,7 @@ fn sums_beyond_64_bits_are_refused_and_change_nothing() {
         let budget = Budget::new(&cells, limit);
         budget.set_overhead(1);
         assert!(budget.reserve(Lane::SHARED, u64::MAX).is_err());
-        assert!(
-            budget
-                .reserve_or_wait(Lane::SHARED, u64::MAX, || panic!("nothing is in flight"))
-                .is_err()
-        );
+        assert!(budget.reserve_or_wait(Lane::SHARED, u64::MAX, || panic!("nothing is in flight")).is_err());
         assert_eq!(budget.held(), 0);
     }
 }
@@ -63,11 +53,7 @@ fn a_limit_of_zero_refuses_every_byte_and_admits_none() {
 fn a_commit_of_less_gives_the_rest_back_and_the_peak_is_what_was_given() {
     let cells = Cells::default();
     let budget = Budget::new(&cells, 100);
-    budget
-        .reserve(Lane::SHARED, 100)
-        .unwrap()
-        .commit_as(60)
-        .unwrap();
+    budget.reserve(Lane::SHARED, 100).unwrap().commit_as(60).unwrap();
     assert_eq!((budget.held(), budget.peak()), (60, 60));
 }
 
@@ -75,17 +61,9 @@ fn a_commit_of_less_gives_the_rest_back_and_the_peak_is_what_was_given() {
 fn a_commit_of_more_reserves_the_rest_or_comes_back_whole() {
     let cells = Cells::default();
     let budget = Budget::new(&cells, 100);
-    budget
-        .reserve(Lane::SHARED, 40)
-        .unwrap()
-        .commit_as(60)
-        .unwrap();
+    budget.reserve(Lane::SHARED, 40).unwrap().commit_as(60).unwrap();
     assert_eq!((budget.held(), budget.peak()), (60, 60));
-    let (whole, refused) = budget
-        .reserve(Lane::SHARED, 40)
-        .unwrap()
-        .commit_as(41)
-        .unwrap_err();
+    let (whole, refused) = budget.reserve(Lane::SHARED, 40).unwrap().commit_as(41).unwrap_err();
     assert_eq!((whole.bytes(), refused.held, budget.held()), (40, 100, 100));
     drop(whole);
     assert_eq!((budget.held(), budget.peak()), (60, 60));
@@ -127,21 +105,9 @@ fn a_refusal_gives_up_waiting_when_told_so_and_never_waits_in_vain() {
     let cells = Cells::default();
     let budget = Budget::new(&cells, 100);
     let _first = budget.reserve(Lane::owned(0), 1).unwrap();
-    assert!(
-        budget
-            .reserve_or_wait(Lane::owned(1), 100, || false)
-            .is_err()
-    );
-    assert!(
-        budget
-            .reserve_or_wait(Lane::owned(1), 101, || panic!("can never fit"))
-            .is_err()
-    );
-    assert!(
-        budget
-            .reserve_or_wait(Lane::owned(0), 100, || panic!("its own"))
-            .is_err()
-    );
+    assert!(budget.reserve_or_wait(Lane::owned(1), 100, || false).is_err());
+    assert!(budget.reserve_or_wait(Lane::owned(1), 101, || panic!("can never fit")).is_err());
+    assert!(budget.reserve_or_wait(Lane::owned(0), 100, || panic!("its own")).is_err());
 }
 
 #[test]
@@ -168,11 +134,7 @@ fn threads_racing_to_the_last_bytes_never_pass_together_and_never_all_fail() {
             for t in 0..THREADS {
                 let (budget, got, willing, real, over) = (&budget, &got, &willing, &real, &over);
                 s.spawn(move || {
-                    let lane = if round % 2 == 0 {
-                        Lane::owned(t)
-                    } else {
-                        Lane::SHARED
-                    };
+                    let lane = if round % 2 == 0 { Lane::owned(t) } else { Lane::SHARED };
                     let fails = !(t as u64 + round).is_multiple_of(2);
                     let deadline = Instant::now() + Duration::from_secs(5);
                     let settle = || {

@@ -28,11 +28,7 @@ pub(super) fn read<'a>(
             Err(reason) => {
                 wrong = true;
                 let accepted = "bytes, or a size such as 4096m or 4g; 0 is no limit";
-                errors.push(format!(
-                    "{}={}: {reason}; accepted: {accepted}",
-                    printable(name),
-                    printable(value)
-                ));
+                errors.push(format!("{}={}: {reason}; accepted: {accepted}", printable(name), printable(value)));
             }
         }
     }
@@ -47,17 +43,13 @@ fn key(name: &[u8]) -> Option<DeviceKey> {
     let rest = std::str::from_utf8(name).ok()?.strip_prefix(NAME)?;
     match rest.strip_prefix('_') {
         None => rest.is_empty().then_some(DeviceKey::Any),
-        Some(index) if index.bytes().all(|byte| byte.is_ascii_digit()) => {
-            index.parse().ok().map(DeviceKey::Index)
-        }
+        Some(index) if index.bytes().all(|byte| byte.is_ascii_digit()) => index.parse().ok().map(DeviceKey::Index),
         Some(_) => None,
     }
 }
 
 fn limit(value: &[u8]) -> Result<Option<Limit>, String> {
-    let text = std::str::from_utf8(value)
-        .map_err(|_| "not UTF-8")?
-        .trim_ascii();
+    let text = std::str::from_utf8(value).map_err(|_| "not UTF-8")?.trim_ascii();
     let bytes = match text {
         "" => 0,
         _ if text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -76,52 +68,24 @@ mod tests {
     #[test]
     fn hamis_variables_are_read_where_ours_is_unset() {
         let devices = two([64 * G, 64 * G]);
-        let one = |value: &str| {
-            limits(
-                &right(&[("CUDA_DEVICE_MEMORY_LIMIT", value)]),
-                &devices[..1],
-            )[0]
-        };
+        let one = |value: &str| limits(&right(&[("CUDA_DEVICE_MEMORY_LIMIT", value)]), &devices[..1])[0];
         assert_eq!(one("4294967296"), Some(4 * G));
         assert_eq!(one("4096m"), Some(4 * G));
         assert_eq!(one("4g"), Some(4 * G));
         assert_eq!(one("1GiB"), Some(G)); // HAMi itself reads one byte
         assert_eq!(one("1024k"), Some(1 << 20));
 
-        let both = [
-            ("CUDA_DEVICE_MEMORY_LIMIT", "4g"),
-            ("CUDA_DEVICE_MEMORY_LIMIT_1", "2g"),
-        ];
+        let both = [("CUDA_DEVICE_MEMORY_LIMIT", "4g"), ("CUDA_DEVICE_MEMORY_LIMIT_1", "2g")];
         assert_eq!(limits(&right(&both), &devices), [Some(4 * G), Some(2 * G)]);
         assert_eq!(right(&both).limit_source, LimitSource::Hami);
-        let hows: Vec<_> = right(&both)
-            .resolve(&devices)
-            .0
-            .into_iter()
-            .map(|resolved| resolved.how)
-            .collect();
-        assert_eq!(
-            hows,
-            [
-                "4 GiB, CUDA_DEVICE_MEMORY_LIMIT",
-                "2 GiB, CUDA_DEVICE_MEMORY_LIMIT_1"
-            ]
-        );
-        let zero = [
-            ("CUDA_DEVICE_MEMORY_LIMIT", "4g"),
-            ("CUDA_DEVICE_MEMORY_LIMIT_1", "0"),
-        ];
+        let hows: Vec<_> = right(&both).resolve(&devices).0.into_iter().map(|resolved| resolved.how).collect();
+        assert_eq!(hows, ["4 GiB, CUDA_DEVICE_MEMORY_LIMIT", "2 GiB, CUDA_DEVICE_MEMORY_LIMIT_1"]);
+        let zero = [("CUDA_DEVICE_MEMORY_LIMIT", "4g"), ("CUDA_DEVICE_MEMORY_LIMIT_1", "0")];
         assert_eq!(limits(&right(&zero), &devices), [Some(4 * G), Some(4 * G)]);
 
         let parsed = read(&[("CUDA_DEVICE_MEMORY_LIMIT", "0")]);
-        assert_eq!(
-            (parsed.config, parsed.warnings.len()),
-            (Config::default(), 1)
-        );
-        let ours = right(&[
-            ("CUDA_DEVICE_MEMORY_LIMIT", "rubbish"),
-            ("GPUCAP_LIMIT", "1G"),
-        ]);
+        assert_eq!((parsed.config, parsed.warnings.len()), (Config::default(), 1));
+        let ours = right(&[("CUDA_DEVICE_MEMORY_LIMIT", "rubbish"), ("GPUCAP_LIMIT", "1G")]);
         assert_eq!(limits(&ours, &devices[..1]), [Some(G)]);
         right(&[
             ("CUDA_DEVICE_MEMORY_LIMIT_X", "rubbish"),
@@ -134,10 +98,7 @@ mod tests {
     fn a_wrong_value_in_hamis_variables_is_an_error_too() {
         for value in ["-1", "4q", "50%", "0.5", "18446744073709551616", "abc"] {
             let line = wrong(&[("CUDA_DEVICE_MEMORY_LIMIT_0", value)]);
-            assert!(
-                line.starts_with(&format!("CUDA_DEVICE_MEMORY_LIMIT_0={value}: ")),
-                "{line}"
-            );
+            assert!(line.starts_with(&format!("CUDA_DEVICE_MEMORY_LIMIT_0={value}: ")), "{line}");
         }
     }
 }

@@ -16,31 +16,18 @@ pub(super) fn check<'a>(
 ) {
     let mut unknown = Vec::new();
     for (name, value) in vars {
-        let known = VARIABLES
-            .iter()
-            .any(|variable| variable.name.as_bytes() == name);
+        let known = VARIABLES.iter().any(|variable| variable.name.as_bytes() == name);
         if known || !name.starts_with(b"GPUCAP_") || is_kubernetes(name) {
             continue;
         }
         match nearest(name) {
-            Some(meant) => errors.push(meant.error(
-                name,
-                value,
-                &format!("no such variable, {} is meant", meant.name),
-            )),
+            Some(meant) => errors.push(meant.error(name, value, &format!("no such variable, {} is meant", meant.name))),
             None => unknown.push(printable(name)),
         }
     }
     if !unknown.is_empty() {
-        let known: Vec<_> = VARIABLES
-            .iter()
-            .map(|variable| plain(variable.name))
-            .collect();
-        warnings.push(format!(
-            "no such variable: {}; known: {}",
-            unknown.join(", "),
-            known.join(", ")
-        ));
+        let known: Vec<_> = VARIABLES.iter().map(|variable| plain(variable.name)).collect();
+        warnings.push(format!("no such variable: {}; known: {}", unknown.join(", "), known.join(", ")));
     }
 }
 
@@ -52,13 +39,8 @@ fn is_kubernetes(name: &[u8]) -> bool {
 /// The known name within two edits, in any case.
 fn nearest(name: &[u8]) -> Option<&'static Variable> {
     let name = name.to_ascii_uppercase();
-    let distances = VARIABLES
-        .iter()
-        .map(|variable| (edits(&name, variable.name.as_bytes()), variable));
-    distances
-        .filter(|(edits, _)| *edits <= 2)
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, variable)| variable)
+    let distances = VARIABLES.iter().map(|variable| (edits(&name, variable.name.as_bytes()), variable));
+    distances.filter(|(edits, _)| *edits <= 2).min_by_key(|(edits, _)| *edits).map(|(_, variable)| variable)
 }
 
 /// How many letters must be put in, taken out or replaced to make one of the other (Levenshtein's distance).
@@ -82,33 +64,18 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        for (one, other, count) in [
-            ("", "", 0),
-            ("LIMIT", "LIMTI", 2),
-            ("LIMIT", "LIMITS", 1),
-            ("LIMIT", "IMIT", 1),
-            ("LOG", "", 3),
-        ] {
-            assert_eq!(
-                edits(one.as_bytes(), other.as_bytes()),
-                count,
-                "{one} {other}"
-            );
-            assert_eq!(
-                edits(other.as_bytes(), one.as_bytes()),
-                count,
-                "{other} {one}"
-            );
+        for (one, other, count) in
+            [("", "", 0), ("LIMIT", "LIMTI", 2), ("LIMIT", "LIMITS", 1), ("LIMIT", "IMIT", 1), ("LOG", "", 3)]
+        {
+            assert_eq!(edits(one.as_bytes(), other.as_bytes()), count, "{one} {other}");
+            assert_eq!(edits(other.as_bytes(), one.as_bytes()), count, "{other} {one}");
         }
     }
 
     #[test]
     fn no_known_name_is_mistaken_for_another() {
         for variable in VARIABLES {
-            assert_eq!(
-                nearest(variable.name.as_bytes()).map(|nearest| nearest.name),
-                Some(variable.name)
-            );
+            assert_eq!(nearest(variable.name.as_bytes()).map(|nearest| nearest.name), Some(variable.name));
         }
     }
 }

@@ -13,14 +13,10 @@ pub(super) fn check(name: &str, config: &Config) -> Result<(), String> {
         "GPUCAP_STATS" => (config.stats != Stats::Off).then(|| "a directory".into()),
         _ => None,
     };
-    value.map_or(Ok(()), |value: String| {
-        Err(format!("{value} is not in this version yet"))
-    })
+    value.map_or(Ok(()), |value: String| Err(format!("{value} is not in this version yet")))
 }
 
 fn later_mode(config: &Config) -> Option<String> {
     let mut modes = config.modes.entries().iter().map(|(_, mode)| mode);
-    modes
-        .find(|mode| **mode != Mode::Cap)
-        .map(ToString::to_string)
+    modes.find(|mode| **mode != Mode::Cap).map(ToString::to_string)
 }

@@ -22,36 +22,17 @@ impl Config {
     /// what is meant, and the whole variable counts for nothing.
     pub fn resolve(&self, devices: &[DeviceId<'_>]) -> (Vec<Resolved>, Vec<String>, Vec<String>) {
         let (mut warnings, mut errors) = (Vec::new(), Vec::new());
-        let limits_hold = check(
-            self.limit_source.variable(),
-            &self.limits,
-            devices,
-            &mut warnings,
-            &mut errors,
-        );
-        let modes_hold = check(
-            "GPUCAP_MODE",
-            &self.modes,
-            devices,
-            &mut warnings,
-            &mut errors,
-        );
+        let limits_hold = check(self.limit_source.variable(), &self.limits, devices, &mut warnings, &mut errors);
+        let modes_hold = check("GPUCAP_MODE", &self.modes, devices, &mut warnings, &mut errors);
         let variable = self.limit_source.variable();
 
         let mut resolved = Vec::with_capacity(devices.len());
         for device in devices {
-            let entry = if limits_hold {
-                self.limits.get(device)
-            } else {
-                None
-            };
+            let entry = if limits_hold { self.limits.get(device) } else { None };
             let limit = entry.map(|(_, limit)| limit.of(device.total));
             if let (Some((_, Limit::TotalMinus(_))), Some(0)) = (entry, limit) {
                 let total = format_bytes(device.total);
-                warnings.push(format!(
-                    "{variable} leaves nothing of device {}, which has {total}",
-                    device.ordinal
-                ));
+                warnings.push(format!("{variable} leaves nothing of device {}, which has {total}", device.ordinal));
             }
             let how = match entry {
                 Some((key, limit)) => {
@@ -61,16 +42,8 @@ impl Config {
                 None if self.limit_source == LimitSource::None => "no limit is set".into(),
                 None => format!("no limit, no entry of {variable} is for it"),
             };
-            let mode = if modes_hold {
-                self.modes.get(device).map(|(_, mode)| *mode)
-            } else {
-                None
-            };
-            resolved.push(Resolved {
-                limit,
-                mode: mode.unwrap_or_default(),
-                how,
-            });
+            let mode = if modes_hold { self.modes.get(device).map(|(_, mode)| *mode) } else { None };
+            resolved.push(Resolved { limit, mode: mode.unwrap_or_default(), how });
         }
         if limits_hold && self.limit_source != LimitSource::None {
             warnings.extend(uncapped(variable, devices, &resolved));
@@ -108,34 +81,22 @@ fn check<T>(
 ) -> bool {
     let before = errors.len();
     for (key, _) in list.entries() {
-        let fits: Vec<_> = devices
-            .iter()
-            .filter(|device| key.matches(device))
-            .collect();
+        let fits: Vec<_> = devices.iter().filter(|device| key.matches(device)).collect();
         match (key, fits.as_slice()) {
             (DeviceKey::Any, _) | (_, [_]) => {}
-            (_, []) => warnings.push(format!(
-                "{variable} entry {key}: no such device among the {} visible",
-                devices.len()
-            )),
+            (_, []) => {
+                warnings.push(format!("{variable} entry {key}: no such device among the {} visible", devices.len()))
+            }
             (_, [one, other, ..]) => {
                 let (one, other) = (one.uuid, other.uuid);
-                errors.push(format!(
-                    "{variable} entry {key}: fits both {one} and {other}; write more of the UUID"
-                ));
+                errors.push(format!("{variable} entry {key}: fits both {one} and {other}; write more of the UUID"));
             }
         }
     }
     for device in devices {
-        let uuids = list
-            .entries()
-            .iter()
-            .filter(|(key, _)| matches!(key, DeviceKey::Uuid(_)) && key.matches(device));
+        let uuids = list.entries().iter().filter(|(key, _)| matches!(key, DeviceKey::Uuid(_)) && key.matches(device));
         if let [(one, _), (other, _), ..] = uuids.collect::<Vec<_>>().as_slice() {
-            errors.push(format!(
-                "{variable} entries {one} and {other}: both name {}; leave one out",
-                device.uuid
-            ));
+            errors.push(format!("{variable} entries {one} and {other}: both name {}; leave one out", device.uuid));
         }
     }
     errors.len() == before
@@ -143,17 +104,10 @@ fn check<T>(
 
 /// One warning about the devices that a configured limit leaves alone.
 fn uncapped(variable: &str, devices: &[DeviceId<'_>], resolved: &[Resolved]) -> Option<String> {
-    let left = devices
-        .iter()
-        .zip(resolved)
-        .filter(|(_, resolved)| resolved.limit.is_none());
+    let left = devices.iter().zip(resolved).filter(|(_, resolved)| resolved.limit.is_none());
     let left: Vec<_> = left.map(|(device, _)| device.ordinal.to_string()).collect();
-    (!left.is_empty()).then(|| {
-        format!(
-            "{variable} has no entry for device {} and no *: no limit there",
-            left.join(", ")
-        )
-    })
+    (!left.is_empty())
+        .then(|| format!("{variable} has no entry for device {} and no *: no limit there", left.join(", ")))
 }
 
 #[cfg(test)]

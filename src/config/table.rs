@@ -221,11 +221,7 @@ impl Variable {
             "" => "none in this version".into(),
             values => plain(values),
         };
-        format!(
-            "{}={}: {reason}; accepted: {accepted}",
-            printable(name),
-            printable(value)
-        )
+        format!("{}={}: {reason}; accepted: {accepted}", printable(name), printable(value))
     }
 }
 
@@ -275,18 +271,14 @@ pub(super) fn printable(bytes: &[u8]) -> String {
 
 /// The table as the README shows it.
 pub fn markdown() -> String {
-    let mut text =
-        String::from("| variable | values | default | what it is for |\n|---|---|---|---|\n");
+    let mut text = String::from("| variable | values | default | what it is for |\n|---|---|---|---|\n");
     for variable in VARIABLES {
         let values = match (variable.values, variable.later) {
             (values, "") => values.to_string(),
             ("", later) => format!("not in this version: {later}"),
             (values, later) => format!("{values} (not in this version: {later})"),
         };
-        text += &format!(
-            "| `{}` | {values} | {} | {} |\n",
-            variable.name, variable.default, variable.doc
-        );
+        text += &format!("| `{}` | {values} | {} | {} |\n", variable.name, variable.default, variable.doc);
     }
     text
 }

@@ -114,9 +114,7 @@ pub(super) trait Word: Copy + 'static {
     /// Reads a word, in any case.
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim_ascii();
-        let found = Self::WORDS
-            .iter()
-            .find(|(word, _)| word.eq_ignore_ascii_case(text));
+        let found = Self::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
         found.map(|(_, value)| *value).ok_or_else(|| match text {
             "" => "empty".into(),
             _ => "unknown value".into(),

@@ -37,18 +37,12 @@ impl Driver for Fake {
     }
 }
 
-const NOBODY: Fake = Fake {
-    current: None,
-    device: 0,
-};
+const NOBODY: Fake = Fake { current: None, device: 0 };
 
 /// What is dead after the driver's answer.
 fn ended(contexts: &Contexts, ending: &Ending, all: bool, alive: Option<Option<u64>>) -> Vec<u16> {
     let retains = contexts.retains();
-    contexts
-        .primary_ended(ending, all, alive, retains)
-        .unwrap()
-        .dead
+    contexts.primary_ended(ending, all, alive, retains).unwrap().dead
 }
 
 #[test]
@@ -63,34 +57,16 @@ fn the_only_context_of_the_only_device_needs_no_question() {
     let owner = contexts.find(0x10).unwrap();
     assert_eq!(contexts.owner(&NOBODY), Ok(owner));
     contexts.created(0x20, 0);
-    assert_eq!(
-        contexts.owner(&Fake {
-            current: Some(0x10),
-            device: 0
-        }),
-        Ok(owner),
-        "now it is asked"
-    );
+    assert_eq!(contexts.owner(&Fake { current: Some(0x10), device: 0 }), Ok(owner), "now it is asked");
 }
 
 #[test]
 fn with_two_devices_the_current_context_decides() {
     let contexts = Contexts::new(2);
     let second = contexts.created(0x20, 1);
-    assert_eq!(
-        contexts.owner(&Fake {
-            current: Some(0x20),
-            device: 9
-        }),
-        Ok(second)
-    );
+    assert_eq!(contexts.owner(&Fake { current: Some(0x20), device: 9 }), Ok(second));
     assert_eq!(second.device, 1);
-    let past_us = contexts
-        .owner(&Fake {
-            current: Some(0x30),
-            device: 1,
-        })
-        .unwrap();
+    let past_us = contexts.owner(&Fake { current: Some(0x30), device: 1 }).unwrap();
     assert_eq!((past_us.device, Some(past_us)), (1, contexts.find(0x30)));
 }
 
@@ -104,10 +80,7 @@ fn the_last_release_ends_the_incarnation_and_no_other() {
     assert_eq!(ended(&contexts, &ending, false, Some(Some(1))), vec![]);
     let ending = contexts.primary_ending(0, false);
     let next = contexts.find(0x10).unwrap();
-    assert_ne!(
-        first, next,
-        "what is allocated from now on outlives the call"
-    );
+    assert_ne!(first, next, "what is allocated from now on outlives the call");
     let dead = ended(&contexts, &ending, false, None);
     assert_eq!(dead, vec![first.slot, next.slot], "what came meanwhile too");
     contexts.dropped(&dead);
@@ -124,10 +97,7 @@ fn a_context_that_died_and_came_back_at_once_is_told_by_its_id() {
     let ending = contexts.primary_ending(0, false);
     // Another thread retains while the release is in the driver.
     assert_eq!(contexts.primary_retained(0x10, 0, Some(2)), vec![]);
-    assert_eq!(
-        ended(&contexts, &ending, false, Some(Some(2))),
-        vec![first.slot]
-    );
+    assert_eq!(ended(&contexts, &ending, false, Some(Some(2))), vec![first.slot]);
 }
 
 #[test]
@@ -189,10 +159,7 @@ fn a_slot_is_dropped_by_one_thread_and_rests_before_it_is_another_of_its_device(
 #[test]
 fn releases_of_a_context_that_somebody_holds_past_us_use_no_slots_up() {
     let contexts = Contexts::new(2);
-    let held = |device| Fake {
-        current: Some(0x10),
-        device,
-    };
+    let held = |device| Fake { current: Some(0x10), device };
     let _ = contexts.primary_retained(0x10, 1, Some(1));
     let first = contexts.find(0x10).unwrap();
     for round in 0..5000 {
@@ -214,10 +181,7 @@ fn releases_of_a_context_that_somebody_holds_past_us_use_no_slots_up() {
 #[test]
 fn what_was_moved_to_a_slot_moves_on_with_it() {
     let contexts = Contexts::new(2);
-    let held = Fake {
-        current: Some(0x10),
-        device: 0,
-    };
+    let held = Fake { current: Some(0x10), device: 0 };
     let _ = contexts.primary_retained(0x10, 0, Some(1));
     let first = contexts.find(0x10).unwrap();
     let outer = contexts.primary_ending(0, false);
@@ -257,10 +221,7 @@ fn a_reset_ends_the_incarnation_whoever_holds_it() {
     let _ = contexts.primary_retained(0x10, 0, Some(1));
     let first = contexts.find(0x10).unwrap();
     let ending = contexts.primary_ending(0, true);
-    assert_eq!(
-        ended(&contexts, &ending, true, Some(Some(2))),
-        vec![first.slot]
-    );
+    assert_eq!(ended(&contexts, &ending, true, Some(Some(2))), vec![first.slot]);
 }
 
 #[test]
@@ -271,10 +232,7 @@ fn a_refused_release_changes_nothing() {
     let ending = contexts.primary_ending(0, false);
     assert!(contexts.primary_lives(&ending, false).is_some());
     let ending = contexts.primary_ending(0, false);
-    assert!(
-        ended(&contexts, &ending, false, None)
-            .contains(&first.slot)
-    );
+    assert!(ended(&contexts, &ending, false, None).contains(&first.slot));
 }
 
 #[test]

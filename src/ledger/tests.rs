@@ -7,11 +7,7 @@ use std::collections::HashMap;
 const TIB: u64 = 1 << 40;
 
 fn linear(size: u64, owner: u16) -> Block {
-    Block {
-        size,
-        kind: Kind::Linear,
-        owner,
-    }
+    Block { size, kind: Kind::Linear, owner }
 }
 
 #[test]
@@ -37,29 +33,9 @@ fn a_block_is_as_large_as_the_driver_makes_it() {
 #[test]
 fn any_size_is_kept_exactly() {
     let ledger = Ledger::new();
-    for (i, size) in [
-        0,
-        1,
-        511,
-        512,
-        3 * MIB,
-        16 * TIB,
-        TIB + 512,
-        700 * TIB + 1,
-        u64::MAX,
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (i, size) in [0, 1, 511, 512, 3 * MIB, 16 * TIB, TIB + 512, 700 * TIB + 1, u64::MAX].into_iter().enumerate() {
         for kind in [Kind::Linear, Kind::Pitch, Kind::Managed, Kind::Pool] {
-            let (address, block) = (
-                0x7f00_0000_0000 + i as u64 * 512,
-                Block {
-                    size,
-                    kind,
-                    owner: u16::MAX,
-                },
-            );
+            let (address, block) = (0x7f00_0000_0000 + i as u64 * 512, Block { size, kind, owner: u16::MAX });
             assert_eq!(ledger.insert(address, block), None);
             assert_eq!(ledger.get(address), Some(block));
             assert_eq!(ledger.take(address), Some(block));
@@ -76,26 +52,12 @@ fn any_size_is_kept_exactly() {
 fn a_purge_says_what_each_owner_lost_and_leaves_the_others() {
     let ledger = Ledger::new();
     for i in 0..10u16 {
-        ledger.insert(
-            u64::from(i) * 2 * MIB,
-            linear(u64::from(i) * TIB + 1, i % 3),
-        );
+        ledger.insert(u64::from(i) * 2 * MIB, linear(u64::from(i) * TIB + 1, i % 3));
     }
     let lost = ledger.purge(|block| block.owner != 1);
     assert_eq!(
         lost,
-        [
-            Purged {
-                owner: 0,
-                blocks: 4,
-                bytes: 18 * TIB + 4
-            },
-            Purged {
-                owner: 2,
-                blocks: 3,
-                bytes: 15 * TIB + 3
-            },
-        ]
+        [Purged { owner: 0, blocks: 4, bytes: 18 * TIB + 4 }, Purged { owner: 2, blocks: 3, bytes: 15 * TIB + 3 },]
     );
     let mut left = Vec::new();
     ledger.for_each(|address, block| left.push((address, block.size)));
@@ -112,17 +74,8 @@ enum Op {
 }
 
 fn block() -> impl Strategy<Value = Block> {
-    let kind = prop_oneof![
-        Just(Kind::Linear),
-        Just(Kind::Pitch),
-        Just(Kind::Managed),
-        Just(Kind::Pool)
-    ];
-    let size = prop_oneof![
-        (0..2048u64).prop_map(|n| n * 512),
-        (0..1u64 << 24).prop_map(|n| n * 2 * MIB),
-        any::<u64>()
-    ];
+    let kind = prop_oneof![Just(Kind::Linear), Just(Kind::Pitch), Just(Kind::Managed), Just(Kind::Pool)];
+    let size = prop_oneof![(0..2048u64).prop_map(|n| n * 512), (0..1u64 << 24).prop_map(|n| n * 2 * MIB), any::<u64>()];
     (size, kind, 0..4u16).prop_map(|(size, kind, owner)| Block { size, kind, owner })
 }
 

@@ -19,10 +19,7 @@ fn check(table: &[(&str, Expected)]) {
             (Ok(limit), Ok(bytes)) => {
                 assert_eq!(limit.of(TOTAL), *bytes, "{text:?} was read as {limit}")
             }
-            (Err(reason), Err(words)) => assert!(
-                reason.contains(words),
-                "{text:?} was refused with {reason:?}"
-            ),
+            (Err(reason), Err(words)) => assert!(reason.contains(words), "{text:?} was refused with {reason:?}"),
             (read, _) => panic!("{text:?} gave {read:?}, expected {expected:?}"),
         }
     }
@@ -53,10 +50,7 @@ fn a61_every_size_people_wrote_is_read_exactly_or_refused() {
         ("abc", Err("not a number")),
         ("1e400", Err("more than any device")),
         ("18446744073709551616", Err("more than any device")),
-        (
-            "18446744073709551615",
-            Err("18446744073709551615 what? 18446744073709551615B"),
-        ),
+        ("18446744073709551615", Err("18446744073709551615 what? 18446744073709551615B")),
         ("18446744073709551615B", Ok(u64::MAX)),
         ("18446744073709551616B", Err("64 bits")),
         ("1e400G", Err("64 bits")),
@@ -114,10 +108,7 @@ fn b51_the_three_notations_do_not_depend_on_what_is_in_use() {
 fn every_unit_is_binary_in_any_case() {
     for (letter, bytes) in [("K", K), ("M", M), ("G", G), ("T", 1 << 40)] {
         for ending in ["", "B", "i", "iB", "b", "I", "IB"] {
-            for text in [
-                format!("3{letter}{ending}"),
-                format!("3 {letter}{ending}").to_lowercase(),
-            ] {
+            for text in [format!("3{letter}{ending}"), format!("3 {letter}{ending}").to_lowercase()] {
                 assert_eq!(Limit::parse(&text), Ok(Limit::Bytes(3 * bytes)), "{text}");
             }
         }
@@ -151,10 +142,7 @@ fn a67_a_fraction_is_of_that_very_device_rounded_down_to_a_byte() {
     let tenth = Limit::parse("0.10").expect("a fraction");
     assert_eq!(tenth.of(32768 * M), 3_435_973_836); // 3276.8 MiB, less .8 of a byte
     assert_eq!(tenth.of(24576 * M), 2_576_980_377); // 2457.6 MiB, less .6 of a byte
-    assert_eq!(
-        Limit::parse("0.15").expect("a fraction").of(16 * G),
-        2_576_980_377
-    );
+    assert_eq!(Limit::parse("0.15").expect("a fraction").of(16 * G), 2_576_980_377);
     assert_eq!(Limit::parse("0.29").expect("a fraction").of(100), 29); // 0.29 × 100 is 28.999… in binary floating point
 }
 
@@ -175,8 +163,7 @@ fn sizes_for_people_are_short_and_never_rounded_up() {
 
 /// Any limit that can be configured.
 pub(crate) fn any_limit() -> impl Strategy<Value = Limit> {
-    let fraction = (0u64..=10_000_000_000, 0i32..30)
-        .prop_map(|(digits, more)| Decimal::new(digits.into(), -10 - more));
+    let fraction = (0u64..=10_000_000_000, 0i32..30).prop_map(|(digits, more)| Decimal::new(digits.into(), -10 - more));
     prop_oneof![
         fraction.prop_map(Limit::Fraction),
         any::<u64>().prop_map(Limit::Bytes),

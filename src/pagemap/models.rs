@@ -46,11 +46,7 @@ fn two_new_blocks_of_a_page_are_both_found() {
     for before in [&[][..], &[Z], &[Z, V], &[Z, V, W]] {
         loom::model(move || {
             let map = with(before);
-            race(
-                &map,
-                |m| assert_eq!(m.insert(X, 512, 1), None),
-                |m| assert_eq!(m.insert(Y, 512, 2), None),
-            );
+            race(&map, |m| assert_eq!(m.insert(X, 512, 1), None), |m| assert_eq!(m.insert(Y, 512, 2), None));
             assert_eq!((map.take(X), map.take(Y)), (Some(1), Some(2)));
             assert_eq!(all(&map).len(), before.len());
         });
@@ -97,15 +93,9 @@ fn an_address_that_comes_round_is_found_again_beside_other_blocks() {
 fn a_block_that_covers_its_page_is_found_where_dead_ones_are_purged() {
     for before in [&[][..], &[X], &[Y]] {
         loom::model(move || {
-            let map = if before == [Y] {
-                with(&[])
-            } else {
-                Arc::new(PageMap::new())
-            };
+            let map = if before == [Y] { with(&[]) } else { Arc::new(PageMap::new()) };
             assert_eq!((map.insert(X, 512, 1), map.take(X)), (None, Some(1)));
-            before
-                .iter()
-                .for_each(|&dead| assert_eq!(map.insert(dead, 512, 1), None));
+            before.iter().for_each(|&dead| assert_eq!(map.insert(dead, 512, 1), None));
             let (purged, displaced) = race(
                 &map,
                 |m| {

@@ -65,10 +65,7 @@ impl Stray {
             return None;
         }
         let mut shard = self.shard(address).lock();
-        let value = shard
-            .get(&address)
-            .copied()
-            .filter(|&value| accept(value))?;
+        let value = shard.get(&address).copied().filter(|&value| accept(value))?;
         shard.remove(&address);
         self.count.fetch_sub(1, Release);
         Some(value)
@@ -78,9 +75,7 @@ impl Stray {
         for shard in &self.shards {
             // Copied, so that `each` runs without the lock.
             let entries: Vec<(u64, u64)> = shard.lock().iter().map(|(&a, &v)| (a, v)).collect();
-            entries
-                .into_iter()
-                .for_each(|(address, value)| each(address, value));
+            entries.into_iter().for_each(|(address, value)| each(address, value));
         }
     }
 
@@ -92,11 +87,7 @@ impl Stray {
         }
     }
 
-    pub(super) fn purge(
-        &self,
-        mut dies: impl FnMut(u64, u64) -> bool,
-        mut gone: impl FnMut(u64, u64),
-    ) {
+    pub(super) fn purge(&self, mut dies: impl FnMut(u64, u64) -> bool, mut gone: impl FnMut(u64, u64)) {
         self.for_each(|address, value| {
             if dies(address, value) && self.take_if(address, |now| now == value).is_some() {
                 gone(address, value);

@@ -29,17 +29,10 @@ fn only_the_exact_base_address_is_found() {
         u64::MAX,
         u64::MAX - 511,
     ] {
-        assert_eq!(
-            (map.get(other), map.take(other)),
-            (None, None),
-            "{other:#x}"
-        );
+        assert_eq!((map.get(other), map.take(other)), (None, None), "{other:#x}");
     }
     assert_eq!((map.take(base), map.take(base)), (Some(7), None));
-    assert_eq!(
-        (map.take(base + 0x400), map.get(base + 0x400)),
-        (Some(8), None)
-    );
+    assert_eq!((map.take(base + 0x400), map.get(base + 0x400)), (Some(8), None));
 }
 
 #[test]
@@ -74,16 +67,10 @@ fn a_value_may_use_all_of_its_bits() {
 
 /// Addresses that meet in every way: in a page, in a group, at page edges, in other regions, outside the tree.
 fn some_address() -> impl Strategy<Value = u64> {
-    let base = prop_oneof![
-        Just(0u64),
-        Just(0x7f00_0000_0000),
-        Just(0x7f00_0020_0000),
-        Just(0x7f08_0000_0000),
-        Just(1 << 48)
-    ];
+    let base =
+        prop_oneof![Just(0u64), Just(0x7f00_0000_0000), Just(0x7f00_0020_0000), Just(0x7f08_0000_0000), Just(1 << 48)];
     let step = prop_oneof![0..6u64, 62..66u64, 4090..4096u64];
-    (base, step, prop_oneof![9 => Just(0u64), 1 => Just(8u64)])
-        .prop_map(|(base, step, off)| base + step * 512 + off)
+    (base, step, prop_oneof![9 => Just(0u64), 1 => Just(8u64)]).prop_map(|(base, step, off)| base + step * 512 + off)
 }
 
 #[derive(Clone, Debug)]
@@ -148,9 +135,7 @@ fn every_block_is_taken_exactly_once_by_racing_threads() {
             s.spawn(move || {
                 let mut random = t + 1;
                 for round in 0..ROUNDS {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1_442_695_040_888_963_407);
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let i = (random >> 33) % STEPS;
                     let (address, free) = (0x7f00_001f_8000 + i * 512, &live[i as usize]);
                     if free.compare_exchange(0, 1, AcqRel, Acquire).is_ok() {
@@ -192,8 +177,7 @@ fn a_live_allocation_costs_at_most_64_bytes_dense_and_128_sparse() {
         (4 * MIB, 128),
     ] {
         let map = PageMap::new();
-        (0..LIVE)
-            .for_each(|i| assert_eq!(map.insert(0x7e00_0000_0000 + i * apart, apart, i + 1), None));
+        (0..LIVE).for_each(|i| assert_eq!(map.insert(0x7e00_0000_0000 + i * apart, apart, i + 1), None));
         let each = host_bytes(&map) as f64 / LIVE as f64;
         println!("{apart:>9} bytes apart: {each:.1} bytes each");
         assert!(each <= f64::from(bar), "{apart} bytes apart: {each:.1}");

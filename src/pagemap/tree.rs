@@ -48,19 +48,13 @@ struct More<Kids> {
 
 impl<Kids> Default for Node<Kids> {
     fn default() -> Self {
-        Self {
-            own: AtomicU64::default(),
-            more: OnceBox::new(),
-        }
+        Self { own: AtomicU64::default(), more: OnceBox::new() }
     }
 }
 
 impl<Kids> More<Kids> {
     fn boxed() -> Box<Self> {
-        Box::new(Self {
-            few: std::array::from_fn(|_| AtomicU64::default()),
-            kids: OnceBox::new(),
-        })
+        Box::new(Self { few: std::array::from_fn(|_| AtomicU64::default()), kids: OnceBox::new() })
     }
 }
 
@@ -82,8 +76,7 @@ fn fold(address: u64) -> usize {
 /// A node's default cells, built on the heap.
 pub(super) fn filled<T: Default, const N: usize>() -> Box<[T; N]> {
     let all: Box<[T]> = (0..N).map(|_| T::default()).collect();
-    all.try_into()
-        .unwrap_or_else(|_| unreachable!("N were collected"))
+    all.try_into().unwrap_or_else(|_| unreachable!("N were collected"))
 }
 
 /// The page of an address, if its region exists.
@@ -133,18 +126,9 @@ pub(super) fn find<'a, R>(
 /// Offers an address the cells it may be put in, on the way down, until one is `claimed`; makes nodes as needed. What is left, if
 /// not even that is free, is the address's own place.
 #[inline]
-pub(super) fn offer(
-    page: &Page,
-    address: u64,
-    mut claimed: impl FnMut(&AtomicU64) -> bool,
-) -> Option<&AtomicU64> {
+pub(super) fn offer(page: &Page, address: u64, mut claimed: impl FnMut(&AtomicU64) -> bool) -> Option<&AtomicU64> {
     let groups = offer_node(page, address, filled, &mut claimed)?;
-    let places = offer_node(
-        &groups[child(address, 15, GROUPS)],
-        address,
-        filled,
-        &mut claimed,
-    )?;
+    let places = offer_node(&groups[child(address, 15, GROUPS)], address, filled, &mut claimed)?;
     Some(&places[child(address, 9, PLACES)])
 }
 
@@ -178,10 +162,7 @@ pub(super) fn walk(root: &Root, mut each: impl FnMut(u64, &AtomicU64)) {
     }
 }
 
-fn walk_node<'a, Kids>(
-    node: &'a Node<Kids>,
-    each: &mut impl FnMut(&AtomicU64),
-) -> Option<&'a Kids> {
+fn walk_node<'a, Kids>(node: &'a Node<Kids>, each: &mut impl FnMut(&AtomicU64)) -> Option<&'a Kids> {
     each(&node.own);
     let more = node.more.get()?;
     more.few.iter().for_each(each);

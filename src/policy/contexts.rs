@@ -19,12 +19,7 @@ impl Governor<'_> {
     }
 
     /// `cuCtxDestroy`: the driver's answer, with the context's memory uncharged if it is a success.
-    pub fn context_destroy<D: Driver>(
-        &self,
-        driver: &D,
-        handle: usize,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    pub fn context_destroy<D: Driver>(&self, driver: &D, handle: usize, call: impl FnOnce() -> Code) -> Code {
         let owner = self.contexts.find(handle);
         let working = self.giving_back();
         let code = call();
@@ -40,12 +35,7 @@ impl Governor<'_> {
     }
 
     /// `cuCtxDetach`: as destroy, when it was the last one.
-    pub fn context_detach<D: Driver>(
-        &self,
-        driver: &D,
-        handle: usize,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    pub fn context_detach<D: Driver>(&self, driver: &D, handle: usize, call: impl FnOnce() -> Code) -> Code {
         let owner = self.contexts.find(handle);
         let working = self.giving_back();
         let code = call();
@@ -73,32 +63,16 @@ impl Governor<'_> {
     }
 
     /// `cuDevicePrimaryCtxRelease`: the driver's answer, with the memory uncharged if it was the last one.
-    pub fn primary_release<D: Driver>(
-        &self,
-        driver: &D,
-        device: u32,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    pub fn primary_release<D: Driver>(&self, driver: &D, device: u32, call: impl FnOnce() -> Code) -> Code {
         self.primary_end(driver, device, false, call)
     }
 
     /// `cuDevicePrimaryCtxReset`: the driver's answer, with all memory of the context uncharged if it is a success.
-    pub fn primary_reset<D: Driver>(
-        &self,
-        driver: &D,
-        device: u32,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    pub fn primary_reset<D: Driver>(&self, driver: &D, device: u32, call: impl FnOnce() -> Code) -> Code {
         self.primary_end(driver, device, true, call)
     }
 
-    fn primary_end<D: Driver>(
-        &self,
-        driver: &D,
-        device: u32,
-        all: bool,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    fn primary_end<D: Driver>(&self, driver: &D, device: u32, all: bool, call: impl FnOnce() -> Code) -> Code {
         let ending = self.contexts.primary_ending(device, all);
         let working = self.giving_back();
         let code = call();
@@ -110,13 +84,9 @@ impl Governor<'_> {
         let died = loop {
             let retains = self.contexts.retains();
             // Where the driver does not say, our own count of retains has to do.
-            let active = driver
-                .primary_is_active(device)
-                .unwrap_or_else(|| ending.leaves_it_alive());
+            let active = driver.primary_is_active(device).unwrap_or_else(|| ending.leaves_it_alive());
             let id = if active {
-                self.contexts
-                    .primary_handle(device)
-                    .and_then(|handle| driver.context_id(handle))
+                self.contexts.primary_handle(device).and_then(|handle| driver.context_id(handle))
             } else {
                 None
             };
@@ -176,9 +146,7 @@ impl Governor<'_> {
 
     fn drop_blocks(&self, device: u32, owners: &[u16]) {
         let drop_all = |is: fn(Kind) -> bool| -> u64 {
-            let gone = self
-                .ledger
-                .purge(|block| is(block.kind) && owners.contains(&block.owner));
+            let gone = self.ledger.purge(|block| is(block.kind) && owners.contains(&block.owner));
             gone.iter().map(|owner| owner.bytes).sum()
         };
         let managed = drop_all(|kind| kind == Kind::Managed);

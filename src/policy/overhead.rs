@@ -26,32 +26,22 @@ pub(super) fn margin(rule: OverheadRule, device_total: u64) -> u64 {
 /// Bytes of the device that a block may take beyond its own size: the rest of a page.
 pub(super) fn risk(size: u64) -> u64 {
     debug_assert!(size.is_multiple_of(SMALL_STEP));
-    if size < SHARES_PAGES_BELOW {
-        LARGE_STEP - size
-    } else {
-        0
-    }
+    if size < SHARES_PAGES_BELOW { LARGE_STEP - size } else { 0 }
 }
 
 impl Governor<'_> {
     /// Whether a device's overhead is measured.
     #[inline]
     pub fn measures(&self, device: u32) -> bool {
-        let rules = usize::try_from(device)
-            .ok()
-            .and_then(|at| self.devices.get(at));
+        let rules = usize::try_from(device).ok().and_then(|at| self.devices.get(at));
         rules.is_some_and(|rules| rules.overhead == OverheadRule::Measured)
     }
 
     /// Marks a call that gives memory back as on its way, on every device whose overhead is measured. For calls that are
     /// rare; the free of a block marks its own device.
     pub(super) fn giving_back(&self) -> Vec<Working<'_>> {
-        let devices = (0..)
-            .zip(&self.devices)
-            .filter(|(_, rules)| rules.overhead == OverheadRule::Measured);
-        devices
-            .filter_map(|(device, _)| Some(self.budget(device)?.working(Lane::SHARED)))
-            .collect()
+        let devices = (0..).zip(&self.devices).filter(|(_, rules)| rules.overhead == OverheadRule::Measured);
+        devices.filter_map(|(device, _)| Some(self.budget(device)?.working(Lane::SHARED))).collect()
     }
 
     /// Reads the process's footprint on a device, where the overhead is measured: after a context came or went, after

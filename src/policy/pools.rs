@@ -32,10 +32,7 @@ impl<'a> Governor<'a> {
         let device = match stream {
             0..=2 => self.current_device(driver).ok()?,
             _ if self.devices.len() == 1 => 0,
-            _ => match driver
-                .stream_context(stream)
-                .and_then(|context| self.contexts.find(context))
-            {
+            _ => match driver.stream_context(stream).and_then(|context| self.contexts.find(context)) {
                 Some(owner) => owner.device,
                 None => self.current_device(driver).ok()?,
             },
@@ -59,9 +56,7 @@ impl<'a> Governor<'a> {
     ) -> Result<u64, Failure> {
         let budget = self.budget(pool.device).ok_or(Failure::Forward)?;
         // As the driver rounds them; where that overflows it has the answer.
-        let bytes = bytes
-            .checked_next_multiple_of(SMALL_STEP)
-            .ok_or(Failure::Forward)?;
+        let bytes = bytes.checked_next_multiple_of(SMALL_STEP).ok_or(Failure::Forward)?;
         let mut reservation = self.pool_start(driver, lane, pool, bytes, &budget)?;
         // A first try may have been held to less than the limit, because a reading was due.
         let mut last = !self.measures(pool.device);
@@ -152,12 +147,7 @@ impl<'a> Governor<'a> {
     }
 
     /// `cuMemPoolDestroy`: the driver's answer.
-    pub fn pool_destroy<D: Driver>(
-        &self,
-        driver: &D,
-        handle: usize,
-        call: impl FnOnce() -> Code,
-    ) -> Code {
+    pub fn pool_destroy<D: Driver>(&self, driver: &D, handle: usize, call: impl FnOnce() -> Code) -> Code {
         let Some(pool) = self.pools.find(handle, None) else {
             return call();
         };
@@ -207,15 +197,12 @@ impl<'a> Governor<'a> {
         };
         let reading = pool.and_then(|pool| self.read(driver, pool));
         if let Some(budget) = self.budget(device) {
-            self.pools
-                .block_freed(block.owner, block.size, reading, &budget);
+            self.pools.block_freed(block.owner, block.size, reading, &budget);
         }
     }
 
     fn reread<D: Driver>(&self, driver: &D, pool: PoolRef) {
-        if let (Some((ticket, levels)), Some(budget)) =
-            (self.read(driver, pool), self.budget(pool.device))
-        {
+        if let (Some((ticket, levels)), Some(budget)) = (self.read(driver, pool), self.budget(pool.device)) {
             self.pools.observe(pool, ticket, levels, &budget);
         }
     }

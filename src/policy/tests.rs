@@ -60,10 +60,7 @@ impl Driver for Fake {
 
 impl Fake {
     fn new() -> Fake {
-        Fake {
-            context: Cell::new(Some(0x10)),
-            ..Fake::default()
-        }
+        Fake { context: Cell::new(Some(0x10)), ..Fake::default() }
     }
 
     fn fresh(&self) -> u64 {
@@ -82,26 +79,12 @@ impl Fake {
 }
 
 fn governor(cells: &[Cells; 1], limit: u64) -> Governor<'_> {
-    Governor::new(
-        cells,
-        vec![DeviceRules {
-            limit,
-            total: 1 << 40,
-            overhead: OverheadRule::None,
-        }],
-    )
+    Governor::new(cells, vec![DeviceRules { limit, total: 1 << 40, overhead: OverheadRule::None }])
 }
 
 fn take(governor: &Governor<'_>, driver: &Fake, size: u64) -> Result<u64, Failure> {
-    let call = || {
-        Ok(Granted {
-            address: driver.fresh(),
-            size,
-        })
-    };
-    governor.allocate(driver, LANE, Kind::Linear, size, call, |_| {
-        panic!("nothing to undo")
-    })
+    let call = || Ok(Granted { address: driver.fresh(), size });
+    governor.allocate(driver, LANE, Kind::Linear, size, call, |_| panic!("nothing to undo"))
 }
 
 fn held(governor: &Governor<'_>) -> u64 {
@@ -114,10 +97,7 @@ fn an_allocation_is_charged_until_it_is_freed() {
     let governor = governor(&cells, 10 * MIB);
     let address = take(&governor, &driver, 10 * MIB).unwrap();
     assert_eq!(held(&governor), 10 * MIB);
-    assert_eq!(
-        governor.free(&driver, LANE, address, || Code::SUCCESS),
-        Code::SUCCESS
-    );
+    assert_eq!(governor.free(&driver, LANE, address, || Code::SUCCESS), Code::SUCCESS);
     assert_eq!(held(&governor), 0);
 }
 
@@ -128,14 +108,7 @@ fn over_the_limit_the_driver_is_not_asked() {
     take(&governor, &driver, 8 * MIB).unwrap();
     let call = || panic!("the driver must not be asked");
     let refused = governor.allocate(&driver, LANE, Kind::Linear, 4 * MIB, call, |_| {});
-    let denial = Denial {
-        device: 0,
-        asked: 4 * MIB,
-        live: 8 * MIB,
-        held: 8 * MIB,
-        overhead: 0,
-        limit: 10 * MIB,
-    };
+    let denial = Denial { device: 0, asked: 4 * MIB, live: 8 * MIB, held: 8 * MIB, overhead: 0, limit: 10 * MIB };
     assert_eq!(refused, Err(Failure::Denied(denial)));
     assert_eq!(governor.budget(0).unwrap().denied(), 1);
 }
@@ -144,19 +117,9 @@ fn over_the_limit_the_driver_is_not_asked() {
 fn what_the_driver_refuses_is_not_charged() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 10 * MIB);
-    let refused = governor.allocate(
-        &driver,
-        LANE,
-        Kind::Linear,
-        MIB,
-        || Err(Code::OUT_OF_MEMORY),
-        |_| {},
-    );
+    let refused = governor.allocate(&driver, LANE, Kind::Linear, MIB, || Err(Code::OUT_OF_MEMORY), |_| {});
     assert_eq!(refused, Err(Failure::Driver(Code::OUT_OF_MEMORY)));
-    assert_eq!(
-        (held(&governor), governor.budget(0).unwrap().denied()),
-        (0, 0)
-    );
+    assert_eq!((held(&governor), governor.budget(0).unwrap().denied()), (0, 0));
 }
 
 #[test]
@@ -166,16 +129,9 @@ fn without_a_context_the_driver_answers() {
     driver.context.set(None);
     assert_eq!(take(&governor, &driver, MIB), Err(Failure::Forward));
     driver.context.set(Some(0x10));
-    assert!(matches!(
-        take(&governor, &driver, MIB),
-        Err(Failure::Denied(_))
-    ));
+    assert!(matches!(take(&governor, &driver, MIB), Err(Failure::Denied(_))));
     driver.context.set(None);
-    assert_eq!(
-        take(&governor, &driver, MIB),
-        Err(Failure::Forward),
-        "the context is known, but not current"
-    );
+    assert_eq!(take(&governor, &driver, MIB), Err(Failure::Forward), "the context is known, but not current");
 }
 
 #[test]
@@ -183,10 +139,7 @@ fn a_free_that_the_driver_refuses_leaves_the_charge() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 10 * MIB);
     let address = take(&governor, &driver, 2 * MIB).unwrap();
-    assert_eq!(
-        governor.free(&driver, LANE, address, || Code(700)),
-        Code(700)
-    );
+    assert_eq!(governor.free(&driver, LANE, address, || Code(700)), Code(700));
     assert_eq!(held(&governor), 2 * MIB);
     governor.free(&driver, LANE, address, || Code::SUCCESS);
     assert_eq!(held(&governor), 0);
@@ -196,14 +149,8 @@ fn a_free_that_the_driver_refuses_leaves_the_charge() {
 fn an_unknown_pointer_is_freed_by_the_driver() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 10 * MIB);
-    assert_eq!(
-        governor.free(&driver, LANE, 0x1234_5678, || Code(1)),
-        Code(1)
-    );
-    assert_eq!(
-        governor.free(&driver, LANE, 0, || Code::SUCCESS),
-        Code::SUCCESS
-    );
+    assert_eq!(governor.free(&driver, LANE, 0x1234_5678, || Code(1)), Code(1));
+    assert_eq!(governor.free(&driver, LANE, 0, || Code::SUCCESS), Code::SUCCESS);
     assert_eq!(held(&governor), 0);
 }
 
@@ -212,15 +159,8 @@ fn what_is_larger_than_expected_and_does_not_fit_is_undone() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 10 * MIB);
     let undone = Cell::new(0);
-    let call = || {
-        Ok(Granted {
-            address: 0x4000,
-            size: 12 * MIB,
-        })
-    };
-    let refused = governor.allocate(&driver, LANE, Kind::Pitch, 8 * MIB, call, |address| {
-        undone.set(address)
-    });
+    let call = || Ok(Granted { address: 0x4000, size: 12 * MIB });
+    let refused = governor.allocate(&driver, LANE, Kind::Pitch, 8 * MIB, call, |address| undone.set(address));
     assert!(matches!(refused, Err(Failure::Denied(Denial { asked, .. })) if asked == 12 * MIB));
     assert_eq!((undone.get(), held(&governor)), (0x4000, 0));
 }
@@ -234,15 +174,9 @@ fn memory_dies_with_its_context() {
     take(&governor, &driver, 2 * MIB).unwrap();
     driver.context.set(Some(0x20));
     take(&governor, &driver, 4 * MIB).unwrap();
-    assert_eq!(
-        governor.context_destroy(&driver, 0x10, || Code(201)),
-        Code(201)
-    );
+    assert_eq!(governor.context_destroy(&driver, 0x10, || Code(201)), Code(201));
     assert_eq!(held(&governor), 6 * MIB, "refused: nothing died");
-    assert_eq!(
-        governor.context_destroy(&driver, 0x10, || Code::SUCCESS),
-        Code::SUCCESS
-    );
+    assert_eq!(governor.context_destroy(&driver, 0x10, || Code::SUCCESS), Code::SUCCESS);
     assert_eq!(held(&governor), 4 * MIB);
 }
 
@@ -250,21 +184,10 @@ fn memory_dies_with_its_context() {
 fn a_pool_is_charged_by_what_it_reserves() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 64 * MIB);
-    driver
-        .pools
-        .borrow_mut()
-        .insert(0x99, PoolLevels::default());
+    driver.pools.borrow_mut().insert(0x99, PoolLevels::default());
     let pool = governor.pool_of_stream(&driver, 0).unwrap();
-    let ask = |bytes| {
-        governor.pool_allocate(
-            &driver,
-            LANE,
-            pool,
-            bytes,
-            || Ok(driver.take_from_pool(0x99, bytes)),
-            |_| {},
-        )
-    };
+    let ask =
+        |bytes| governor.pool_allocate(&driver, LANE, pool, bytes, || Ok(driver.take_from_pool(0x99, bytes)), |_| {});
     ask(MIB).unwrap();
     assert_eq!(held(&governor), 32 * MIB);
     ask(31 * MIB).unwrap();
@@ -272,21 +195,14 @@ fn a_pool_is_charged_by_what_it_reserves() {
     ask(MIB).unwrap();
     assert_eq!(held(&governor), 64 * MIB);
     assert!(matches!(ask(64 * MIB), Err(Failure::Denied(_))));
-    assert_eq!(
-        held(&governor),
-        33 * MIB,
-        "idle memory was trimmed before the refusal"
-    );
+    assert_eq!(held(&governor), 33 * MIB, "idle memory was trimmed before the refusal");
 }
 
 #[test]
 fn a_pool_that_grows_past_the_limit_is_undone() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 40 * MIB);
-    driver
-        .pools
-        .borrow_mut()
-        .insert(0x99, PoolLevels::default());
+    driver.pools.borrow_mut().insert(0x99, PoolLevels::default());
     let pool = governor.pool_of_stream(&driver, 0).unwrap();
     let undo = |_| driver.pools.borrow_mut().get_mut(&0x99).unwrap().used -= 40 * MIB;
     let refused = governor.pool_allocate(
@@ -306,21 +222,10 @@ fn a_pool_that_grows_past_the_limit_is_undone() {
 fn idle_pools_are_trimmed_before_anything_is_refused() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 32 * MIB);
-    driver
-        .pools
-        .borrow_mut()
-        .insert(0x99, PoolLevels::default());
+    driver.pools.borrow_mut().insert(0x99, PoolLevels::default());
     let pool = governor.pool_of_stream(&driver, 0).unwrap();
-    let address = governor
-        .pool_allocate(
-            &driver,
-            LANE,
-            pool,
-            MIB,
-            || Ok(driver.take_from_pool(0x99, MIB)),
-            |_| {},
-        )
-        .unwrap();
+    let address =
+        governor.pool_allocate(&driver, LANE, pool, MIB, || Ok(driver.take_from_pool(0x99, MIB)), |_| {}).unwrap();
     let free = || {
         driver.pools.borrow_mut().get_mut(&0x99).unwrap().used -= MIB;
         Code::SUCCESS
@@ -335,9 +240,6 @@ fn idle_pools_are_trimmed_before_anything_is_refused() {
 fn a_limit_of_zero_admits_nothing_and_reports_nothing() {
     let (cells, driver) = ([Cells::default()], Fake::new());
     let governor = governor(&cells, 0);
-    assert!(matches!(
-        take(&governor, &driver, 512),
-        Err(Failure::Denied(_))
-    ));
+    assert!(matches!(take(&governor, &driver, 512), Err(Failure::Denied(_))));
     assert_eq!(governor.memory_info(0, 1 << 40), Some((0, 0)));
 }

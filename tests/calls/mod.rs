@@ -61,11 +61,7 @@ impl Calls {
     /// Any run of it; the driver is started.
     #[track_caller]
     pub fn run(sim: &Sim, run: Run) -> Calls {
-        let mut calls = Calls {
-            child: run.spawn(),
-            truth: sim.truth(),
-            device: 0,
-        };
+        let mut calls = Calls { child: run.spawn(), truth: sim.truth(), device: 0 };
         calls.ok("init");
         calls
     }
@@ -73,11 +69,7 @@ impl Calls {
     #[track_caller]
     pub fn ask(&mut self, command: &str) -> Answer {
         let line = self.child.ask(command);
-        assert_eq!(
-            line.split(' ').next(),
-            command.split(' ').next(),
-            "{command}: {line}"
-        );
+        assert_eq!(line.split(' ').next(), command.split(' ').next(), "{command}: {line}");
         Answer::parse(&line)
     }
 
@@ -113,11 +105,7 @@ impl Calls {
     #[track_caller]
     pub fn held(&mut self) -> u64 {
         let (free, total) = self.info();
-        assert_eq!(
-            total - free,
-            self.really(self.device),
-            "books against truth"
-        );
+        assert_eq!(total - free, self.really(self.device), "books against truth");
         total - free
     }
 

@@ -19,10 +19,7 @@ pub struct Yard {
 impl Yard {
     /// An empty one.
     pub fn new() -> Yard {
-        Yard {
-            folder: tempfile::tempdir().expect("a temporary folder"),
-            sim: Sim::new(),
-        }
+        Yard { folder: tempfile::tempdir().expect("a temporary folder"), sim: Sim::new() }
     }
 
     /// The path of a file in it.
@@ -33,8 +30,7 @@ impl Yard {
     /// Compiles `tests/apps/<source>` to `name`.
     pub fn program(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
         let out = self.path(name);
-        std::fs::create_dir_all(out.parent().expect("a file in the folder"))
-            .expect("the folder is writable");
+        std::fs::create_dir_all(out.parent().expect("a file in the folder")).expect("the folder is writable");
         let output = Command::new("gcc")
             .current_dir(self.folder.path())
             .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
@@ -44,11 +40,7 @@ impl Yard {
             .args(["-ldl"])
             .output()
             .expect("gcc runs");
-        assert!(
-            output.status.success(),
-            "{name}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         out
     }
 
@@ -60,11 +52,7 @@ impl Yard {
 
     /// A driver of a few functions, `<folder>/libcuda.so.1` (`entry_driver.c`).
     pub fn driver(&self, folder: &str, flags: &[&str]) -> PathBuf {
-        let all: Vec<&str> = ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"]
-            .iter()
-            .chain(flags)
-            .copied()
-            .collect();
+        let all: Vec<&str> = ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"].iter().chain(flags).copied().collect();
         let library = self.library(&format!("{folder}/libcuda.so.1"), "entry_driver.c", &all);
         let link = self.path(format!("{folder}/libcuda.so"));
         if !link.exists() {
@@ -76,10 +64,9 @@ impl Yard {
     /// A run in which libraries are found in these folders of the yard.
     pub fn run(&self, program: impl harness::IntoCommand, folders: &[&str]) -> Run {
         let paths: Vec<PathBuf> = folders.iter().map(|folder| self.path(folder)).collect();
-        self.sim.run(program).env(
-            "LD_LIBRARY_PATH",
-            std::env::join_paths(paths).expect("no colon in a temporary folder"),
-        )
+        self.sim
+            .run(program)
+            .env("LD_LIBRARY_PATH", std::env::join_paths(paths).expect("no colon in a temporary folder"))
     }
 }
 
@@ -93,15 +80,11 @@ pub fn hooked() -> Vec<String> {
 
 /// The functions that a library exports, sorted.
 pub fn exports(library: &Path) -> Vec<String> {
-    let bytes =
-        std::fs::read(library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
+    let bytes = std::fs::read(library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
     let file = object::File::parse(&*bytes).expect("an ELF file");
-    let functions = file
-        .dynamic_symbols()
-        .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text);
-    let mut names: Vec<String> = functions
-        .filter_map(|symbol| symbol.name().ok().map(str::to_owned))
-        .collect();
+    let functions =
+        file.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text);
+    let mut names: Vec<String> = functions.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect();
     names.sort();
     names
 }
@@ -114,22 +97,13 @@ pub fn builds() -> Vec<PathBuf> {
         if std::env::var_os("GPUCAP_TEST_LIB").is_some() {
             return vec![under_test];
         }
-        let (folder, flags): (&str, &[&str]) = if cfg!(debug_assertions) {
-            ("release", &["--release"])
-        } else {
-            ("debug", &[])
-        };
+        let (folder, flags): (&str, &[&str]) =
+            if cfg!(debug_assertions) { ("release", &["--release"]) } else { ("debug", &[]) };
         let target = harness::target();
         let target = target.parent().expect("target/<profile>");
         let status = Command::new(option_env!("CARGO").unwrap_or("cargo"))
             .current_dir(harness::root())
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "gpucap-shim",
-                "--target-dir",
-            ])
+            .args(["build", "--quiet", "--package", "gpucap-shim", "--target-dir"])
             .arg(target)
             .args(flags)
             .status()
@@ -149,10 +123,6 @@ pub fn preload(run: Run, libraries: &[&Path]) -> Run {
 /// The folder of the real driver's libraries, as `scripts/fetch` brought it.
 pub fn real_driver() -> PathBuf {
     let folder = harness::root().join("target/nvidia-535/usr/lib/x86_64-linux-gnu/nvidia/current");
-    assert!(
-        folder.exists(),
-        "{} is missing; scripts/fetch brings it",
-        folder.display()
-    );
+    assert!(folder.exists(), "{} is missing; scripts/fetch brings it", folder.display());
     folder
 }

@@ -16,14 +16,8 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Place {
-        let place = Place {
-            directory: tempfile::tempdir().expect("a directory"),
-        };
-        place.compile(
-            "libgpucap.so",
-            "int gpucap_stand_in;",
-            &["-shared", "-fPIC"],
-        );
+        let place = Place { directory: tempfile::tempdir().expect("a directory") };
+        place.compile("libgpucap.so", "int gpucap_stand_in;", &["-shared", "-fPIC"]);
         place
     }
 
@@ -34,18 +28,8 @@ impl Place {
     pub fn compile(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
         let code = self.path(&format!("{name}.c"));
         std::fs::write(&code, source).expect("written");
-        let gcc = Command::new("gcc")
-            .arg(&code)
-            .arg("-o")
-            .arg(self.path(name))
-            .args(flags)
-            .output()
-            .expect("gcc");
-        assert!(
-            gcc.status.success(),
-            "{}",
-            String::from_utf8_lossy(&gcc.stderr)
-        );
+        let gcc = Command::new("gcc").arg(&code).arg("-o").arg(self.path(name)).args(flags).output().expect("gcc");
+        assert!(gcc.status.success(), "{}", String::from_utf8_lossy(&gcc.stderr));
         self.path(name)
     }
 
@@ -55,11 +39,7 @@ impl Place {
 
     /// A program that no loader has a hand in.
     pub fn fixed(&self, name: &str, flag: &str) -> PathBuf {
-        self.compile(
-            name,
-            "int main(void) { return 0; }",
-            &[flag, "-nostdlib", "-Wl,-e,main"],
-        )
+        self.compile(name, "int main(void) { return 0; }", &[flag, "-nostdlib", "-Wl,-e,main"])
     }
 
     /// A program whose bytes from `at` on are other ones.
@@ -75,29 +55,15 @@ impl Place {
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         // Written by another process: a file that this one has open for writing, or that a child of another test's thread
         // has inherited so, can't be executed.
-        let write = [
-            "-c",
-            "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"",
-            "sh",
-            text,
-        ];
-        assert!(
-            Command::new("sh")
-                .args(write)
-                .arg(self.path(name))
-                .status()
-                .expect("sh")
-                .success()
-        );
+        let write = ["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", text];
+        assert!(Command::new("sh").args(write).arg(self.path(name)).status().expect("sh").success());
         self.path(name)
     }
 
     /// `gpucap run` with the stand-in, in an environment with nothing of ours.
     pub fn gpucap(&self) -> Command {
         let mut command = bare();
-        command
-            .args(["run", "--lib"])
-            .arg(self.path("libgpucap.so"));
+        command.args(["run", "--lib"]).arg(self.path("libgpucap.so"));
         command
     }
 
@@ -116,25 +82,16 @@ impl Place {
 
 pub fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpucap"));
-    let ours = std::env::vars_os()
-        .map(|(name, _)| name)
-        .filter(|name| name.to_string_lossy().starts_with("GPUCAP_"));
+    let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("GPUCAP_"));
     for name in ours {
         command.env_remove(name);
     }
-    command
-        .env_remove("LD_PRELOAD")
-        .env_remove("LD_LIBRARY_PATH")
-        .env_remove("CUDA_DEVICE_MEMORY_LIMIT");
+    command.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH").env_remove("CUDA_DEVICE_MEMORY_LIMIT");
     command
 }
 
 pub fn ok(command: &mut Command) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("started");
+    let Output { status, stdout, stderr } = command.output().expect("started");
     let stderr = String::from_utf8_lossy(&stderr);
     assert!(status.success() && stderr.is_empty(), "{status} {stderr}");
     String::from_utf8_lossy(&stdout).trim_end().to_string()
@@ -142,11 +99,7 @@ pub fn ok(command: &mut Command) -> String {
 
 /// The one line with which a run fails.
 pub fn fails(command: &mut Command, code: i32) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("started");
+    let Output { status, stdout, stderr } = command.output().expect("started");
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
     assert_eq!(status.code(), Some(code), "{stderr}");
     assert!(stdout.is_empty(), "the program was started");

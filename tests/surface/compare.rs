@@ -14,11 +14,7 @@ pub struct Source {
 }
 
 /// The faults between the list, the sources and the hooked names.
-pub fn faults(
-    list: &BTreeMap<String, Function>,
-    sources: &[Source],
-    hooked: &BTreeSet<String>,
-) -> Vec<String> {
+pub fn faults(list: &BTreeMap<String, Function>, sources: &[Source], hooked: &BTreeSet<String>) -> Vec<String> {
     let mut faults = Vec::new();
     unlisted(list, sources, &mut faults);
     unknown(list, sources, &mut faults);
@@ -28,8 +24,7 @@ pub fn faults(
 }
 
 fn lists(list: &BTreeMap<String, Function>, name: &str) -> bool {
-    list.get(split(name).0)
-        .is_some_and(|function| function.names.contains(name))
+    list.get(split(name).0).is_some_and(|function| function.names.contains(name))
 }
 
 /// Names that are somewhere and not on the list; each is told once, with the first source that has it.
@@ -37,12 +32,7 @@ fn unlisted(list: &BTreeMap<String, Function>, sources: &[Source], faults: &mut 
     let mut told = BTreeSet::new();
     for source in sources {
         let title = &source.title;
-        for name in source
-            .headers
-            .names
-            .iter()
-            .filter(|name| !lists(list, name))
-        {
+        for name in source.headers.names.iter().filter(|name| !lists(list, name)) {
             if !told.insert(name) {
                 continue;
             }
@@ -50,8 +40,14 @@ fn unlisted(list: &BTreeMap<String, Function>, sources: &[Source], faults: &mut 
             faults.push(match list.get(base) {
                 None => format!("{name} ({title}) is not classified: add a line to {PATH}"),
                 Some(function) => {
-                    let hook = if function.is_hooked() { format!(", and a hook for {name}, since {base} is hooked") } else { String::new() };
-                    format!("{name} ({title}) is a variant that is not classified: add {variant} to {base} in {PATH}{hook}")
+                    let hook = if function.is_hooked() {
+                        format!(", and a hook for {name}, since {base} is hooked")
+                    } else {
+                        String::new()
+                    };
+                    format!(
+                        "{name} ({title}) is a variant that is not classified: add {variant} to {base} in {PATH}{hook}"
+                    )
                 }
             });
         }
@@ -61,13 +57,8 @@ fn unlisted(list: &BTreeMap<String, Function>, sources: &[Source], faults: &mut 
 /// Names that are on the list and nowhere else.
 fn unknown(list: &BTreeMap<String, Function>, sources: &[Source], faults: &mut Vec<String>) {
     for name in list.values().flat_map(|function| &function.names) {
-        if !sources
-            .iter()
-            .any(|source| source.headers.names.contains(name))
-        {
-            faults.push(format!(
-                "{name} is in no toolkit and no driver: correct it in {PATH}, or delete it there"
-            ));
+        if !sources.iter().any(|source| source.headers.names.contains(name)) {
+            faults.push(format!("{name} is in no toolkit and no driver: correct it in {PATH}, or delete it there"));
         }
     }
 }
@@ -97,8 +88,11 @@ fn hooks(list: &BTreeMap<String, Function>, hooked: &BTreeSet<String>, faults: &
                     faults.push(format!("{name} is hooked and no variant of {base} in {PATH}: add it there, or correct shim/src/hooks.rs"));
                 }
             }
-            Some(function) => faults.push(format!("{name} is hooked, and {PATH} calls {base} {}: make it hooked there", function.role)),
-            None => faults.push(format!("{name} is hooked and no function of the driver: correct shim/src/hooks.rs, or add a line to {PATH}")),
+            Some(function) => faults
+                .push(format!("{name} is hooked, and {PATH} calls {base} {}: make it hooked there", function.role)),
+            None => faults.push(format!(
+                "{name} is hooked and no function of the driver: correct shim/src/hooks.rs, or add a line to {PATH}"
+            )),
         }
     }
     for (base, function) in list.iter().filter(|(_, function)| function.is_hooked()) {

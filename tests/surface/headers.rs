@@ -53,13 +53,9 @@ impl Headers {
             match *token {
                 "CUDAAPI" => self.declaration(rest),
                 "define" if at > 0 && tokens[at - 1] == "#" => self.renaming(rest),
-                "inline" => inline.extend(
-                    rest.iter()
-                        .take(3)
-                        .copied()
-                        .filter(|name| is_function(name))
-                        .map(str::to_owned),
-                ),
+                "inline" => {
+                    inline.extend(rest.iter().take(3).copied().filter(|name| is_function(name)).map(str::to_owned))
+                }
                 _ => {}
             }
         }
@@ -79,17 +75,7 @@ impl Headers {
                     versions.insert(version);
                 }
             }
-            [
-                "__CUDA_API_PTDS" | "__CUDA_API_PTSZ",
-                "(",
-                name,
-                ")",
-                "(",
-                ..,
-            ]
-            | [name, "(", ..]
-                if is_function(name) =>
-            {
+            ["__CUDA_API_PTDS" | "__CUDA_API_PTSZ", "(", name, ")", "(", ..] | [name, "(", ..] if is_function(name) => {
                 self.names.insert((*name).to_owned());
             }
             _ => {}
@@ -107,11 +93,7 @@ impl Headers {
             "__CUDA_API_PTSZ" => "_ptsz",
             _ => "",
         };
-        let name = if suffix.is_empty() {
-            to
-        } else {
-            rest.get(3).unwrap_or(&"")
-        };
+        let name = if suffix.is_empty() { to } else { rest.get(3).unwrap_or(&"") };
         if is_function(name) {
             self.names.insert((*name).to_owned());
             self.names.insert(format!("{name}{suffix}"));
@@ -135,9 +117,7 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) {
 pub fn is_function(word: &str) -> bool {
     let mut letters = word.chars();
     (letters.next(), letters.next()) == (Some('c'), Some('u'))
-        && letters
-            .next()
-            .is_some_and(|letter| letter.is_ascii_uppercase())
+        && letters.next().is_some_and(|letter| letter.is_ascii_uppercase())
 }
 
 fn without_comments(text: &str) -> String {
@@ -146,15 +126,10 @@ fn without_comments(text: &str) -> String {
     while let Some(start) = rest.find("/*") {
         out.push_str(&rest[..start]);
         out.push(' ');
-        rest = rest[start + 2..]
-            .split_once("*/")
-            .map_or("", |(_, after)| after);
+        rest = rest[start + 2..].split_once("*/").map_or("", |(_, after)| after);
     }
     out.push_str(rest);
-    out.lines()
-        .map(|line| line.split("//").next().unwrap_or_default())
-        .collect::<Vec<_>>()
-        .join("\n")
+    out.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
 /// Identifiers, and every other visible character by itself.
@@ -164,11 +139,7 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
         rest = rest.trim_start();
         let word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let first = rest.chars().next()?;
-        let end = if word(first) {
-            rest.find(|letter| !word(letter)).unwrap_or(rest.len())
-        } else {
-            first.len_utf8()
-        };
+        let end = if word(first) { rest.find(|letter| !word(letter)).unwrap_or(rest.len()) } else { first.len_utf8() };
         let (token, after) = rest.split_at(end);
         rest = after;
         Some(token)

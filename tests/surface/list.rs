@@ -29,11 +29,7 @@ impl Function {
 /// The lines by the functions' base names.
 pub fn parse(text: &str) -> Result<BTreeMap<String, Function>, String> {
     let mut list = BTreeMap::new();
-    for (number, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-    {
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
         let wrong = |what: &str| format!("{PATH}:{}: {what}: {line}", number + 1);
         let mut words = line.split_whitespace();
         let (Some(role), Some(base), Some(variants), Some(_reason)) =
@@ -46,17 +42,12 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, Function>, String> {
         }
         let all: Vec<&str> = variants.split(',').collect();
         if !all.iter().all(|variant| is_variant(variant)) {
-            return Err(wrong(
-                "variants are v1, v2, ptsz, v2_ptds and the like, with commas between",
-            ));
+            return Err(wrong("variants are v1, v2, ptsz, v2_ptds and the like, with commas between"));
         }
         let function = Function {
             role: role.to_owned(),
             names: all.iter().map(|variant| exported(base, variant)).collect(),
-            signatures: all
-                .iter()
-                .filter(|variant| variant.starts_with('v') && !variant.contains('_'))
-                .count(),
+            signatures: all.iter().filter(|variant| variant.starts_with('v') && !variant.contains('_')).count(),
         };
         if list.insert(base.to_owned(), function).is_some() {
             return Err(wrong("listed twice"));
@@ -67,11 +58,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, Function>, String> {
 
 /// `cuMemAlloc` and `v2` make `cuMemAlloc_v2`; `v1` is the bare name.
 fn exported(base: &str, variant: &str) -> String {
-    if variant == "v1" {
-        base.to_owned()
-    } else {
-        format!("{base}_{variant}")
-    }
+    if variant == "v1" { base.to_owned() } else { format!("{base}_{variant}") }
 }
 
 /// The name without `_v2`, `_ptsz` and the like, and the variant that they make, as the list writes it.
@@ -93,16 +80,12 @@ pub fn split(name: &str) -> (&str, String) {
 }
 
 fn is_version(word: &str) -> bool {
-    word.strip_prefix('v').is_some_and(|digits| {
-        !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
-    })
+    word.strip_prefix('v')
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 fn is_variant(word: &str) -> bool {
-    let (version, thread) = word.split_once('_').unwrap_or(if is_version(word) {
-        (word, "ptsz")
-    } else {
-        ("v2", word)
-    });
+    let (version, thread) =
+        word.split_once('_').unwrap_or(if is_version(word) { (word, "ptsz") } else { ("v2", word) });
     is_version(version) && matches!(thread, "ptsz" | "ptds")
 }

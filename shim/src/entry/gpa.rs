@@ -15,8 +15,7 @@ use crate::{phase, reloc};
 /// `cuGetProcAddress` of CUDA 11.3.
 pub type Real = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> Code;
 /// `cuGetProcAddress` of CUDA 12.0.
-pub type RealV2 =
-    unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut u32) -> Code;
+pub type RealV2 = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut u32) -> Code;
 
 /// `CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT`
 const VERSION_NOT_SUFFICIENT: u32 = 2;
@@ -41,9 +40,7 @@ pub unsafe fn get_proc_address(
     let own = || {
         let mut found = core::ptr::null_mut();
         // SAFETY: the driver's own function of this name, with arguments that it just took.
-        let own = unsafe {
-            core::mem::transmute::<usize, Option<Real>>(driver::own(Id::cuGetProcAddress as usize))
-        }?;
+        let own = unsafe { core::mem::transmute::<usize, Option<Real>>(driver::own(Id::cuGetProcAddress as usize)) }?;
         // SAFETY: as above.
         let code = unsafe { own(symbol, &raw mut found, version, flags) };
         (code == Code::SUCCESS).then_some(found as usize)
@@ -72,21 +69,10 @@ pub unsafe fn get_proc_address_v2(
     let own = || {
         let mut found = core::ptr::null_mut();
         // SAFETY: the driver's own function of this name, with arguments that it just took.
-        let own = unsafe {
-            core::mem::transmute::<usize, Option<RealV2>>(driver::own(
-                Id::cuGetProcAddress_v2 as usize,
-            ))
-        }?;
+        let own =
+            unsafe { core::mem::transmute::<usize, Option<RealV2>>(driver::own(Id::cuGetProcAddress_v2 as usize)) }?;
         // SAFETY: as above; the driver takes a null status.
-        let code = unsafe {
-            own(
-                symbol,
-                &raw mut found,
-                version,
-                flags,
-                core::ptr::null_mut(),
-            )
-        };
+        let code = unsafe { own(symbol, &raw mut found, version, flags, core::ptr::null_mut()) };
         (code == Code::SUCCESS).then_some(found as usize)
     };
     // SAFETY: after success the driver has read and written both.
@@ -142,9 +128,7 @@ fn hook_of(address: usize, symbol: &CStr, own: impl FnOnce() -> Option<usize>) -
     if let Some(index) = known(address, symbol) {
         return Some(index);
     }
-    if driver::contains(Class::Cuda, address)
-        || !HOOKS.iter().any(|hook| is_base(hook.name, symbol))
-    {
+    if driver::contains(Class::Cuda, address) || !HOOKS.iter().any(|hook| is_base(hook.name, symbol)) {
         return None;
     }
     // Another library answers for the driver: its implementation (WSL), or an interposer behind us.
@@ -160,11 +144,7 @@ fn hook_of(address: usize, symbol: &CStr, own: impl FnOnce() -> Option<usize>) -
 /// The hook in front of an address that was noted.
 fn known(address: usize, symbol: &CStr) -> Option<usize> {
     let index = driver::hook_at(address)?;
-    if is_named(index, symbol) {
-        Some(index)
-    } else {
-        sibling(address, symbol)
-    }
+    if is_named(index, symbol) { Some(index) } else { sibling(address, symbol) }
 }
 
 /// Link editors may fold functions with the same body into one address; then the name decides.

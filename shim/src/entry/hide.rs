@@ -25,17 +25,11 @@ pub fn at_load() {
     let mut linked = false;
     images::for_each(|_, object| {
         linked |= Class::of(object).is_some();
-        if linked {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if linked { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     if let Some(object) = ours().filter(|_| !linked) {
         ANY_HIDDEN.store(true, Ordering::Release);
-        HOOKS
-            .iter()
-            .for_each(|hook| set_in(&object, hook.name, HIDDEN));
+        HOOKS.iter().for_each(|hook| set_in(&object, hook.name, HIDDEN));
     }
 }
 

@@ -85,10 +85,7 @@ pub fn answer(question: &Question) -> Answer {
 /// Whether the caller is what our hook will call: a driver, or an interposer between us and the driver.
 pub fn is_behind_us(caller: Option<&Loaded>, index: usize) -> bool {
     caller.is_some_and(|caller| {
-        Class::of(&caller.object).is_some()
-            || caller
-                .object
-                .contains(REAL[index].load(Ordering::Acquire) as usize)
+        Class::of(&caller.object).is_some() || caller.object.contains(REAL[index].load(Ordering::Acquire) as usize)
     })
 }
 
@@ -109,16 +106,10 @@ fn in_place_of(question: &Question, index: usize, address: usize) -> usize {
         if let Some(asked) = asked.filter(|asked| Class::of(&asked.object) == Some(class)) {
             return of_copy(&asked, class, hook, address);
         }
-        let behind_us = image
-            .object
-            .contains(REAL[index].load(Ordering::Acquire) as usize);
+        let behind_us = image.object.contains(REAL[index].load(Ordering::Acquire) as usize);
         return if behind_us { hook } else { address };
     }
-    if driver::present(class) {
-        hook
-    } else {
-        address
-    }
+    if driver::present(class) { hook } else { address }
 }
 
 fn of_copy(image: &Loaded, class: Class, hook: usize, address: usize) -> usize {

@@ -5,10 +5,7 @@ use core::ffi::{CStr, c_char};
 use crate::hooks::{COUNT, HOOKS};
 
 const SLOTS: usize = {
-    assert!(
-        COUNT < 256,
-        "the table of names must stay less than half full"
-    );
+    assert!(COUNT < 256, "the table of names must stay less than half full");
     512
 };
 

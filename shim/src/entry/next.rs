@@ -106,8 +106,10 @@ macro_rules! thunks {
     };
 }
 
-static SYMBOL_THUNKS: [unsafe extern "C" fn(); SLOTS] = thunks!(dlsym_for: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
-static VERSIONED_THUNKS: [unsafe extern "C" fn(); SLOTS] = thunks!(dlvsym_for: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+static SYMBOL_THUNKS: [unsafe extern "C" fn(); SLOTS] =
+    thunks!(dlsym_for: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+static VERSIONED_THUNKS: [unsafe extern "C" fn(); SLOTS] =
+    thunks!(dlvsym_for: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
 
 /// What a reference to `dlsym` leads to that finds our export.
 pub fn own_symbol() -> usize {
@@ -129,11 +131,7 @@ pub fn in_front_of_versioned(target: usize) -> Option<usize> {
     take(&VERSIONED, &VERSIONED_THUNKS, target)
 }
 
-fn take(
-    slots: &[AtomicUsize; SLOTS],
-    thunks: &[unsafe extern "C" fn(); SLOTS],
-    target: usize,
-) -> Option<usize> {
+fn take(slots: &[AtomicUsize; SLOTS], thunks: &[unsafe extern "C" fn(); SLOTS], target: usize) -> Option<usize> {
     // Slot 0 belongs to the export: it may hold the same target, but only after it was asked for.
     for (slot, thunk) in slots.iter().zip(thunks).skip(1) {
         let free = slot.compare_exchange(0, target, Ordering::AcqRel, Ordering::Acquire);

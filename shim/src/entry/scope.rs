@@ -37,11 +37,7 @@ pub fn without_us(question: &Question, caller: Option<&Loaded>) -> Found {
         None if question.handle == libc::RTLD_NEXT => return Found::Natural,
         None => 0,
     };
-    if question.handle == libc::RTLD_NEXT {
-        next(question, caller, position)
-    } else {
-        default(question, caller)
-    }
+    if question.handle == libc::RTLD_NEXT { next(question, caller, position) } else { default(question, caller) }
 }
 
 fn by_handle(question: &Question) -> Found {
@@ -65,9 +61,7 @@ fn default(question: &Question, caller: Option<&Loaded>) -> Found {
     if Definers::of(question.name).before_us(0) {
         return Found::Natural;
     }
-    after_us(question)
-        .or_else(|| own_scope(question, caller))
-        .map_or(Found::Nowhere, Found::At)
+    after_us(question).or_else(|| own_scope(question, caller)).map_or(Found::Nowhere, Found::At)
 }
 
 /// What is found in the program's scope after us.
@@ -98,11 +92,7 @@ fn next(question: &Question, caller: Option<&Loaded>, position: usize) -> Found 
         return Found::Natural;
     };
     // What comes later in load order counts if it is in the program's scope.
-    if after_us(question).is_some() {
-        Found::At(after)
-    } else {
-        Found::Natural
-    }
+    if after_us(question).is_some() { Found::At(after) } else { Found::Natural }
 }
 
 /// In a namespace of its own (dlmopen) a caller never sees our exports.
@@ -130,11 +120,7 @@ impl Definers {
     const MOST: usize = 16;
 
     fn of(name: &CStr) -> Definers {
-        let mut definers = Definers {
-            ours: usize::MAX,
-            found: [(0, 0); Definers::MOST],
-            count: 0,
-        };
+        let mut definers = Definers { ours: usize::MAX, found: [(0, 0); Definers::MOST], count: 0 };
         images::for_each(|position, object| {
             if images::is_ours(object) {
                 definers.ours = position;
@@ -155,15 +141,10 @@ impl Definers {
 
     /// Whether one stands in front of us, from a position on.
     fn before_us(&self, from: usize) -> bool {
-        self.all()
-            .iter()
-            .any(|(position, _)| (from..self.ours).contains(position))
+        self.all().iter().any(|(position, _)| (from..self.ours).contains(position))
     }
 
     fn first_after(&self, position: usize) -> Option<usize> {
-        self.all()
-            .iter()
-            .find(|(at, _)| *at > position)
-            .map(|(_, address)| *address)
+        self.all().iter().find(|(at, _)| *at > position).map(|(_, address)| *address)
     }
 }

@@ -44,9 +44,7 @@ pub fn say_second_copy(path: &CStr, class: Class, open: bool) {
     }
     let (path, file) = (path.to_string_lossy(), class.file().to_string_lossy());
     if open {
-        log::warn(format_args!(
-            "{path} is a second copy of {file}: its memory is not capped"
-        ));
+        log::warn(format_args!("{path} is a second copy of {file}: its memory is not capped"));
     } else {
         log::error(format_args!(
             "{path} is a second copy of {file} in this process: its functions are refused, since only one can be capped (GPUCAP_ON_ERROR=open lets it through)"
@@ -61,9 +59,7 @@ pub fn unknown_abi_passes(name: &CStr) -> bool {
     if !SAID.swap(true, Ordering::Relaxed) {
         let name = name.to_string_lossy();
         if open {
-            log::warn(format_args!(
-                "this driver has a newer {name} than gpucap knows: its memory is not capped"
-            ));
+            log::warn(format_args!("this driver has a newer {name} than gpucap knows: its memory is not capped"));
         } else {
             log::error(format_args!(
                 "this driver has a newer {name} than gpucap knows: it is refused (GPUCAP_ON_ERROR=open lets it through uncapped)"
@@ -75,24 +71,18 @@ pub fn unknown_abi_passes(name: &CStr) -> bool {
 
 /// A name without its ABI suffix: `cuMemAlloc` of `cuMemAlloc_v2`, `cuMemAllocAsync` of `cuMemAllocAsync_ptsz`.
 pub fn base(name: &[u8]) -> &[u8] {
-    let name = name
-        .strip_suffix(b"_ptsz")
-        .or_else(|| name.strip_suffix(b"_ptds"))
-        .unwrap_or(name);
+    let name = name.strip_suffix(b"_ptsz").or_else(|| name.strip_suffix(b"_ptds")).unwrap_or(name);
     match name.iter().rposition(|byte| !byte.is_ascii_digit()) {
-        Some(last) if last + 1 < name.len() => name
-            .get(..=last)
-            .and_then(|rest| rest.strip_suffix(b"_v"))
-            .unwrap_or(name),
+        Some(last) if last + 1 < name.len() => {
+            name.get(..=last).and_then(|rest| rest.strip_suffix(b"_v")).unwrap_or(name)
+        }
         _ => name,
     }
 }
 
 /// Whether `name` is, but for its ABI, a function that takes memory or hands out functions.
 pub fn is_guarded(name: &[u8]) -> bool {
-    HOOKS.iter().any(|hook| {
-        matches!(hook.role, Role::Alloc | Role::Lookup) && base(hook.name.to_bytes()) == base(name)
-    })
+    HOOKS.iter().any(|hook| matches!(hook.role, Role::Alloc | Role::Lookup) && base(hook.name.to_bytes()) == base(name))
 }
 
 /// Answers a look-up of a name that is not in the table: straight through, unless it is a newer ABI of a guarded one.
@@ -101,18 +91,13 @@ pub fn answer(question: &Question) -> Answer {
     if !is_guarded(question.name.to_bytes()) || phase::disabled() {
         return Answer::go(question.next);
     }
-    let handle = if question.is_scope() {
-        libc::RTLD_NEXT
-    } else {
-        question.handle
-    };
+    let handle = if question.is_scope() { libc::RTLD_NEXT } else { question.handle };
     let found = question.ask(handle);
     let class = Class::of_name(question.name);
     let of_driver = found != 0
         && (driver::contains(class, found)
             || images::owner(found).is_some_and(|image| Class::of(&image.object) == Some(class)));
-    let by_driver =
-        images::owner(question.caller).is_some_and(|image| Class::of(&image.object).is_some());
+    let by_driver = images::owner(question.caller).is_some_and(|image| Class::of(&image.object).is_some());
     if !of_driver || by_driver || unknown_abi_passes(question.name) {
         return Answer::go(question.next);
     }
@@ -143,12 +128,7 @@ mod tests {
 
     #[test]
     fn only_allocating_and_look_up_functions_are_guarded_against_newer_abis() {
-        for name in [
-            "cuMemAlloc_v9",
-            "cuMemCreate_v2",
-            "cuGetProcAddress_v3",
-            "cuMemAllocAsync_v2_ptsz",
-        ] {
+        for name in ["cuMemAlloc_v9", "cuMemCreate_v2", "cuGetProcAddress_v3", "cuMemAllocAsync_v2_ptsz"] {
             assert!(is_guarded(name.as_bytes()), "{name}");
         }
         for name in ["cuMemFree_v3", "cuMemcpy_v3", "cuMemAllocHost_v3"] {

@@ -35,9 +35,7 @@ pub unsafe fn create_v3(
     device: CUdevice,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    created(pctx, device, || unsafe {
-        real(pctx, params, count, flags, device)
-    })
+    created(pctx, device, || unsafe { real(pctx, params, count, flags, device) })
 }
 
 /// `cuCtxCreate_v4` (parameters).
@@ -52,9 +50,7 @@ pub unsafe fn create_v4(
     device: CUdevice,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    created(pctx, device, || unsafe {
-        real(pctx, params, flags, device)
-    })
+    created(pctx, device, || unsafe { real(pctx, params, flags, device) })
 }
 
 /// A call that creates a context and writes it to `pctx`.
@@ -72,19 +68,11 @@ pub(super) fn created(pctx: *mut CUcontext, device: CUdevice, call: impl FnOnce(
 /// The processes that NVML sees before a context is created, where that is needed to find out which of them we are.
 pub(super) fn before(device: CUdevice) -> Option<Vec<u32>> {
     let (state, device) = known(device)?;
-    if state.governor.measures(device) {
-        nvml::before_context(device)
-    } else {
-        None
-    }
+    if state.governor.measures(device) { nvml::before_context(device) } else { None }
 }
 
 /// The context that a successful call has written, and its device.
-fn new_context(
-    code: Code,
-    pctx: *mut CUcontext,
-    device: CUdevice,
-) -> Option<(&'static State, CUcontext, u32)> {
+fn new_context(code: Code, pctx: *mut CUcontext, device: CUdevice) -> Option<(&'static State, CUcontext, u32)> {
     if !code.is_success() || pctx.is_null() {
         return None;
     }
@@ -161,10 +149,7 @@ pub unsafe fn primary_retain(
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn primary_release(
-    real: unsafe extern "C" fn(CUdevice) -> Code,
-    device: CUdevice,
-) -> Code {
+pub unsafe fn primary_release(real: unsafe extern "C" fn(CUdevice) -> Code, device: CUdevice) -> Code {
     // SAFETY: the program's own argument.
     let call = || unsafe { real(device) };
     match known(device) {
@@ -177,10 +162,7 @@ pub unsafe fn primary_release(
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn primary_reset(
-    real: unsafe extern "C" fn(CUdevice) -> Code,
-    device: CUdevice,
-) -> Code {
+pub unsafe fn primary_reset(real: unsafe extern "C" fn(CUdevice) -> Code, device: CUdevice) -> Code {
     // SAFETY: the program's own argument.
     let call = || unsafe { real(device) };
     match known(device) {

@@ -48,11 +48,7 @@ pub unsafe fn mem_get_info(
             free.write_unaligned(usize::try_from(seen_free).unwrap_or(usize::MAX));
         }
         if !total.is_null() {
-            total.write_unaligned(
-                total
-                    .read_unaligned()
-                    .min(usize::try_from(seen_total).unwrap_or(usize::MAX)),
-            );
+            total.write_unaligned(total.read_unaligned().min(usize::try_from(seen_total).unwrap_or(usize::MAX)));
         }
     }
     code
@@ -108,13 +104,7 @@ pub unsafe fn device_total_mem(
     let code = unsafe { real(bytes, device) };
     if let (true, false, Some(total)) = (code.is_success(), bytes.is_null(), total_of(device)) {
         // SAFETY: the driver has just written it.
-        unsafe {
-            bytes.write_unaligned(
-                bytes
-                    .read_unaligned()
-                    .min(usize::try_from(total).unwrap_or(usize::MAX)),
-            )
-        };
+        unsafe { bytes.write_unaligned(bytes.read_unaligned().min(usize::try_from(total).unwrap_or(usize::MAX))) };
     }
     code
 }

@@ -67,30 +67,17 @@ pub unsafe fn alloc(
     let call = || {
         let mut address = 0;
         // SAFETY: `address` is valid for one pointer.
-        unsafe { real(&raw mut address, bytes) }
-            .ok()
-            .map(|()| address)
+        unsafe { real(&raw mut address, bytes) }.ok().map(|()| address)
     };
     // SAFETY: the program's pointer, which is not null.
-    linear(
-        state,
-        "cuMemAlloc_v2",
-        Kind::Linear,
-        size,
-        call,
-        |address| unsafe { dptr.write_unaligned(address) },
-    )
+    linear(state, "cuMemAlloc_v2", Kind::Linear, size, call, |address| unsafe { dptr.write_unaligned(address) })
 }
 
 /// `cuMemAlloc` of CUDA 2, with 32-bit addresses and sizes.
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn alloc_v1(
-    real: unsafe extern "C" fn(*mut u32, u32) -> Code,
-    dptr: *mut u32,
-    bytes: u32,
-) -> Code {
+pub unsafe fn alloc_v1(real: unsafe extern "C" fn(*mut u32, u32) -> Code, dptr: *mut u32, bytes: u32) -> Code {
     let Some((state, size)) = chargeable(!dptr.is_null(), u64::from(bytes)) else {
         // SAFETY: the program's own arguments.
         return unsafe { real(dptr, bytes) };
@@ -98,19 +85,10 @@ pub unsafe fn alloc_v1(
     let call = || {
         let mut address = 0_u32;
         // SAFETY: `address` is valid for one 32-bit pointer.
-        unsafe { real(&raw mut address, bytes) }
-            .ok()
-            .map(|()| u64::from(address))
+        unsafe { real(&raw mut address, bytes) }.ok().map(|()| u64::from(address))
     };
     // SAFETY: the program's pointer, which is not null; the address came as 32 bits.
-    linear(
-        state,
-        "cuMemAlloc",
-        Kind::Linear,
-        size,
-        call,
-        |address| unsafe { dptr.write_unaligned(low(address)) },
-    )
+    linear(state, "cuMemAlloc", Kind::Linear, size, call, |address| unsafe { dptr.write_unaligned(low(address)) })
 }
 
 /// `cuMemAllocManaged`: charged in full to the current device, wherever its pages are.
@@ -123,27 +101,17 @@ pub unsafe fn alloc_managed(
     bytes: usize,
     flags: u32,
 ) -> Code {
-    let Some((state, size)) = chargeable(!dptr.is_null() && matches!(flags, 1 | 2), bytes as u64)
-    else {
+    let Some((state, size)) = chargeable(!dptr.is_null() && matches!(flags, 1 | 2), bytes as u64) else {
         // SAFETY: the program's own arguments.
         return unsafe { real(dptr, bytes, flags) };
     };
     let call = || {
         let mut address = 0;
         // SAFETY: `address` is valid for one pointer.
-        unsafe { real(&raw mut address, bytes, flags) }
-            .ok()
-            .map(|()| address)
+        unsafe { real(&raw mut address, bytes, flags) }.ok().map(|()| address)
     };
     // SAFETY: the program's pointer, which is not null.
-    linear(
-        state,
-        "cuMemAllocManaged",
-        Kind::Managed,
-        size,
-        call,
-        |address| unsafe { dptr.write_unaligned(address) },
-    )
+    linear(state, "cuMemAllocManaged", Kind::Managed, size, call, |address| unsafe { dptr.write_unaligned(address) })
 }
 
 /// `cuMemAllocPitch_v2`: the pitch, and so the size, is known after the call.
@@ -159,9 +127,7 @@ pub unsafe fn alloc_pitch(
     element: u32,
 ) -> Code {
     let sound = !dptr.is_null() && !pitch.is_null() && matches!(element, 4 | 8 | 16);
-    let Some((state, size)) =
-        pitched(width as u64, height as u64).and_then(|bytes| chargeable(sound, bytes))
-    else {
+    let Some((state, size)) = pitched(width as u64, height as u64).and_then(|bytes| chargeable(sound, bytes)) else {
         // SAFETY: the program's own arguments.
         return unsafe { real(dptr, pitch, width, height, element) };
     };
@@ -170,16 +136,9 @@ pub unsafe fn alloc_pitch(
         let mut address = 0;
         // SAFETY: both are valid for what the driver writes.
         unsafe { real(&raw mut address, &raw mut given, width, height, element) }.ok()?;
-        Ok(granted(
-            address,
-            (given as u64).checked_mul(height as u64),
-            size,
-        ))
+        Ok(granted(address, (given as u64).checked_mul(height as u64), size))
     };
-    let outcome =
-        state
-            .governor
-            .allocate(&DRIVER, lane::mine(), Kind::Pitch, size, call, give_back);
+    let outcome = state.governor.allocate(&DRIVER, lane::mine(), Kind::Pitch, size, call, give_back);
     let accept = |address| {
         // SAFETY: the program's pointers, which are not null.
         unsafe {
@@ -190,18 +149,9 @@ pub unsafe fn alloc_pitch(
     let forward = || {
         let (mut address, mut unused) = (0, 0);
         // SAFETY: both are valid for what the driver writes.
-        unsafe { real(&raw mut address, &raw mut unused, width, height, element) }
-            .ok()
-            .map(|()| address)
+        unsafe { real(&raw mut address, &raw mut unused, width, height, element) }.ok().map(|()| address)
     };
-    answer(
-        state,
-        "cuMemAllocPitch_v2",
-        outcome,
-        accept,
-        forward,
-        give_back,
-    )
+    answer(state, "cuMemAllocPitch_v2", outcome, accept, forward, give_back)
 }
 
 /// `cuMemAllocPitch` of CUDA 2, all 32-bit.
@@ -217,8 +167,7 @@ pub unsafe fn alloc_pitch_v1(
     element: u32,
 ) -> Code {
     let sound = !dptr.is_null() && !pitch.is_null() && matches!(element, 4 | 8 | 16);
-    let Some((state, size)) =
-        pitched(u64::from(width), u64::from(height)).and_then(|bytes| chargeable(sound, bytes))
+    let Some((state, size)) = pitched(u64::from(width), u64::from(height)).and_then(|bytes| chargeable(sound, bytes))
     else {
         // SAFETY: the program's own arguments.
         return unsafe { real(dptr, pitch, width, height, element) };
@@ -228,16 +177,9 @@ pub unsafe fn alloc_pitch_v1(
         let mut address = 0_u32;
         // SAFETY: both are valid for what the driver writes.
         unsafe { real(&raw mut address, &raw mut given, width, height, element) }.ok()?;
-        Ok(granted(
-            u64::from(address),
-            u64::from(given).checked_mul(u64::from(height)),
-            size,
-        ))
+        Ok(granted(u64::from(address), u64::from(given).checked_mul(u64::from(height)), size))
     };
-    let outcome =
-        state
-            .governor
-            .allocate(&DRIVER, lane::mine(), Kind::Pitch, size, call, give_back);
+    let outcome = state.governor.allocate(&DRIVER, lane::mine(), Kind::Pitch, size, call, give_back);
     let accept = |address| {
         // SAFETY: the program's pointers, which are not null.
         unsafe {
@@ -248,18 +190,9 @@ pub unsafe fn alloc_pitch_v1(
     let forward = || {
         let (mut address, mut unused) = (0_u32, 0_u32);
         // SAFETY: both are valid for what the driver writes.
-        unsafe { real(&raw mut address, &raw mut unused, width, height, element) }
-            .ok()
-            .map(|()| u64::from(address))
+        unsafe { real(&raw mut address, &raw mut unused, width, height, element) }.ok().map(|()| u64::from(address))
     };
-    answer(
-        state,
-        "cuMemAllocPitch",
-        outcome,
-        accept,
-        forward,
-        give_back,
-    )
+    answer(state, "cuMemAllocPitch", outcome, accept, forward, give_back)
 }
 
 /// `cuMemFree_v2`: memory of any kind.
@@ -283,9 +216,7 @@ pub unsafe fn free_v1(real: unsafe extern "C" fn(u32) -> Code, dptr: u32) -> Cod
     // SAFETY: the program's own argument.
     let call = || unsafe { real(dptr) };
     match state::get() {
-        Some(state) => state
-            .governor
-            .free(&DRIVER, lane::mine(), u64::from(dptr), call),
+        Some(state) => state.governor.free(&DRIVER, lane::mine(), u64::from(dptr), call),
         None => call(),
     }
 }
@@ -306,10 +237,7 @@ fn pitched(width: u64, height: u64) -> Option<u64> {
 
 /// What the driver gave for a pitched allocation that was expected to take `expected` bytes.
 fn granted(address: u64, bytes: Option<u64>, expected: u64) -> Granted {
-    Granted {
-        address,
-        size: bytes.and_then(block_size).unwrap_or(expected),
-    }
+    Granted { address, size: bytes.and_then(block_size).unwrap_or(expected) }
 }
 
 #[inline]
@@ -323,9 +251,7 @@ fn linear(
 ) -> Code {
     let lane: Lane = lane::mine();
     let grant = || call().map(|address| Granted { address, size });
-    let outcome = state
-        .governor
-        .allocate(&DRIVER, lane, kind, size, grant, give_back);
+    let outcome = state.governor.allocate(&DRIVER, lane, kind, size, grant, give_back);
     answer(state, entry, outcome, accept, call, give_back)
 }
 

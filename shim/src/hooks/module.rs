@@ -51,13 +51,7 @@ pub unsafe fn load_data(
 /// # Safety
 /// As the driver's function.
 pub unsafe fn load_data_ex(
-    real: unsafe extern "C" fn(
-        *mut Module,
-        *const c_void,
-        c_uint,
-        *mut c_int,
-        *mut *mut c_void,
-    ) -> Code,
+    real: unsafe extern "C" fn(*mut Module, *const c_void, c_uint, *mut c_int, *mut *mut c_void) -> Code,
     module: *mut Module,
     image: *const c_void,
     count: c_uint,
@@ -94,11 +88,7 @@ pub unsafe fn library_load(
     count: c_uint,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    then_read(|| unsafe {
-        real(
-            library, code, jit, jit_values, jit_count, options, values, count,
-        )
-    })
+    then_read(|| unsafe { real(library, code, jit, jit_values, jit_count, options, values, count) })
 }
 
 /// `cuModuleUnload`, `cuLibraryUnload`.
@@ -114,11 +104,7 @@ pub unsafe fn unload(real: unsafe extern "C" fn(Module) -> Code, module: Module)
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn set_limit(
-    real: unsafe extern "C" fn(c_int, usize) -> Code,
-    limit: c_int,
-    value: usize,
-) -> Code {
+pub unsafe fn set_limit(real: unsafe extern "C" fn(c_int, usize) -> Code, limit: c_int, value: usize) -> Code {
     // SAFETY: the program's own arguments.
     then_read(|| unsafe { real(limit, value) })
 }

@@ -50,12 +50,7 @@ pub const PER_THREAD: Streams = Streams {
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn alloc(
-    real: AllocAsync,
-    dptr: *mut CUdeviceptr,
-    bytes: usize,
-    stream: CUstream,
-) -> Code {
+pub unsafe fn alloc(real: AllocAsync, dptr: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> Code {
     // SAFETY: the program's own arguments.
     unsafe { from_current_pool(LEGACY, "cuMemAllocAsync", real, dptr, bytes, stream) }
 }
@@ -64,23 +59,9 @@ pub unsafe fn alloc(
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn alloc_ptsz(
-    real: AllocAsync,
-    dptr: *mut CUdeviceptr,
-    bytes: usize,
-    stream: CUstream,
-) -> Code {
+pub unsafe fn alloc_ptsz(real: AllocAsync, dptr: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> Code {
     // SAFETY: the program's own arguments.
-    unsafe {
-        from_current_pool(
-            PER_THREAD,
-            "cuMemAllocAsync_ptsz",
-            real,
-            dptr,
-            bytes,
-            stream,
-        )
-    }
+    unsafe { from_current_pool(PER_THREAD, "cuMemAllocAsync_ptsz", real, dptr, bytes, stream) }
 }
 
 unsafe fn from_current_pool(
@@ -109,17 +90,7 @@ pub unsafe fn alloc_from_pool(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    unsafe {
-        from_named_pool(
-            LEGACY,
-            "cuMemAllocFromPoolAsync",
-            real,
-            dptr,
-            bytes,
-            pool,
-            stream,
-        )
-    }
+    unsafe { from_named_pool(LEGACY, "cuMemAllocFromPoolAsync", real, dptr, bytes, pool, stream) }
 }
 
 /// `cuMemAllocFromPoolAsync_ptsz`.
@@ -134,17 +105,7 @@ pub unsafe fn alloc_from_pool_ptsz(
     stream: CUstream,
 ) -> Code {
     // SAFETY: the program's own arguments.
-    unsafe {
-        from_named_pool(
-            PER_THREAD,
-            "cuMemAllocFromPoolAsync_ptsz",
-            real,
-            dptr,
-            bytes,
-            pool,
-            stream,
-        )
-    }
+    unsafe { from_named_pool(PER_THREAD, "cuMemAllocFromPoolAsync_ptsz", real, dptr, bytes, pool, stream) }
 }
 
 unsafe fn from_named_pool(
@@ -203,19 +164,9 @@ fn ordered(
             unsafe { (streams.synchronize)(stream) };
         });
     };
-    let outcome =
-        state
-            .governor
-            .pool_allocate(&DRIVER, lane::mine(), pool, bytes as u64, given, undo);
+    let outcome = state.governor.pool_allocate(&DRIVER, lane::mine(), pool, bytes as u64, given, undo);
     // SAFETY: the program's pointer, which is not null.
-    answer(
-        state,
-        entry,
-        outcome,
-        |address| unsafe { dptr.write_unaligned(address) },
-        given,
-        undo,
-    )
+    answer(state, entry, outcome, |address| unsafe { dptr.write_unaligned(address) }, given, undo)
 }
 
 /// An allocation on a captured stream is a node of its graph.
@@ -257,16 +208,8 @@ fn way(streams: Streams, stream: CUstream) -> Way {
     if code.is_success() {
         return if status == 0 { Way::Pool } else { Way::Graph };
     }
-    let never = [
-        Code::STREAM_CAPTURE_IMPLICIT,
-        Code::INVALID_HANDLE,
-        Code::CONTEXT_IS_DESTROYED,
-    ];
-    if never.contains(&code) || !matches!(DRIVER.current_context(), Ok(Some(_))) {
-        Way::PassedOn
-    } else {
-        Way::Pool
-    }
+    let never = [Code::STREAM_CAPTURE_IMPLICIT, Code::INVALID_HANDLE, Code::CONTEXT_IS_DESTROYED];
+    if never.contains(&code) || !matches!(DRIVER.current_context(), Ok(Some(_))) { Way::PassedOn } else { Way::Pool }
 }
 
 /// `cuMemFreeAsync`.
@@ -358,11 +301,7 @@ pub unsafe fn pool_destroy(real: unsafe extern "C" fn(Pool) -> Code, pool: Pool)
 ///
 /// # Safety
 /// As the driver's function.
-pub unsafe fn pool_trim(
-    real: unsafe extern "C" fn(Pool, usize) -> Code,
-    pool: Pool,
-    keep: usize,
-) -> Code {
+pub unsafe fn pool_trim(real: unsafe extern "C" fn(Pool, usize) -> Code, pool: Pool, keep: usize) -> Code {
     // SAFETY: the program's own arguments.
     let call = || unsafe { real(pool, keep) };
     match state::get() {

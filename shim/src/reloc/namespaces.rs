@@ -29,11 +29,7 @@ pub fn for_each(handle: *mut LinkMap, mut visit: impl FnMut(&Object, Namespace))
     });
 }
 
-fn others(
-    record: *mut DebugRecord,
-    handle: *mut LinkMap,
-    visit: &mut impl FnMut(&Object, Namespace),
-) {
+fn others(record: *mut DebugRecord, handle: *mut LinkMap, visit: &mut impl FnMut(&Object, Namespace)) {
     if record.is_null() {
         return;
     }
@@ -41,16 +37,8 @@ fn others(
     // dl_iterate_phdr holds the loader's lock.
     let program = unsafe { &*record };
     let mut seen_handle = handle.is_null();
-    let mut next = if program.version >= 2 {
-        program.more
-    } else {
-        core::ptr::null_mut()
-    };
-    let given = if seen_handle {
-        core::ptr::null_mut()
-    } else {
-        first_of(handle)
-    };
+    let mut next = if program.version >= 2 { program.more } else { core::ptr::null_mut() };
+    let given = if seen_handle { core::ptr::null_mut() } else { first_of(handle) };
     seen_handle |= given == program.map;
     // glibc has at most 16 namespaces.
     for _ in 0..16 {

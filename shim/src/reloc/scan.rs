@@ -21,10 +21,7 @@ static CLEARED: AtomicU64 = AtomicU64::new(0);
 /// not seen before. Returns whether everything was ready to be looked at.
 pub fn scan(handle: *mut LinkMap, thorough: bool) -> bool {
     let counters = images::generation();
-    if !thorough
-        && counters.adds == ADDS.load(Ordering::Relaxed)
-        && counters.subs == SUBS.load(Ordering::Relaxed)
-    {
+    if !thorough && counters.adds == ADDS.load(Ordering::Relaxed) && counters.subs == SUBS.load(Ordering::Relaxed) {
         return true;
     }
     look_at_new(handle, counters)
@@ -60,11 +57,7 @@ fn look_at_new(handle: *mut LinkMap, counters: Generation) -> bool {
         super::INTERESTED.store(true, Ordering::Relaxed);
     }
     // Something was loaded meanwhile, or is being loaded: the next look-up looks again.
-    remember(if outcome {
-        counters
-    } else {
-        Generation { adds: 0, subs: 0 }
-    });
+    remember(if outcome { counters } else { Generation { adds: 0, subs: 0 } });
     outcome
 }
 
@@ -112,13 +105,8 @@ fn unregistered(drivers: &Drivers, handle: *mut LinkMap) -> Option<Driver> {
 
 /// Ourselves, the drivers, the loader and libc.
 fn is_left_alone(object: &Object) -> bool {
-    const LIBC: [&[u8]; 5] = [
-        b"ld-linux-x86-64.so.2",
-        b"libc.so.6",
-        b"libdl.so.2",
-        b"libpthread.so.0",
-        b"linux-vdso.so.1",
-    ];
+    const LIBC: [&[u8]; 5] =
+        [b"ld-linux-x86-64.so.2", b"libc.so.6", b"libdl.so.2", b"libpthread.so.0", b"linux-vdso.so.1"];
     images::is_ours(object) || LIBC.contains(&object.called()) || Class::of(object).is_some()
 }
 
@@ -127,24 +115,21 @@ struct Done {
     objects: [AtomicUsize; Done::SLOTS],
 }
 
-static DONE: Done = Done {
-    objects: [const { AtomicUsize::new(0) }; Done::SLOTS],
-};
+static DONE: Done = Done { objects: [const { AtomicUsize::new(0) }; Done::SLOTS] };
 
 impl Done {
     const SLOTS: usize = 4096;
 
     fn slot(&self, object: &Object) -> Option<&AtomicUsize> {
-        let start = (object.dynamic >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            >> (usize::BITS - Self::SLOTS.trailing_zeros());
+        let start =
+            (object.dynamic >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - Self::SLOTS.trailing_zeros());
         (0..64)
             .filter_map(|step| self.objects.get((start + step) % Self::SLOTS))
             .find(|slot| matches!(slot.load(Ordering::Relaxed), value if value == 0 || value == object.dynamic))
     }
 
     fn holds(&self, object: &Object) -> bool {
-        self.slot(object)
-            .is_some_and(|slot| slot.load(Ordering::Relaxed) == object.dynamic)
+        self.slot(object).is_some_and(|slot| slot.load(Ordering::Relaxed) == object.dynamic)
     }
 
     fn add(&self, object: &Object) {
@@ -154,8 +139,6 @@ impl Done {
     }
 
     fn clear(&self) {
-        self.objects
-            .iter()
-            .for_each(|slot| slot.store(0, Ordering::Relaxed));
+        self.objects.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
     }
 }

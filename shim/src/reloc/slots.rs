@@ -48,11 +48,7 @@ impl Drivers {
     pub fn add(&mut self, object: &Object, namespace: Namespace) {
         if let Some(class) = Class::of(object) {
             if let Some(free) = self.found.iter_mut().find(|place| place.is_none()) {
-                *free = Some(Driver {
-                    object: *object,
-                    class,
-                    namespace,
-                });
+                *free = Some(Driver { object: *object, class, namespace });
             }
         } else if matches!(object.called(), b"libc.so.6" | b"libdl.so.2")
             && object.defines(c"dlsym")
@@ -74,41 +70,25 @@ impl Drivers {
 
     /// Whether a copy is loaded that is not the process's driver.
     pub fn any_second(&self) -> bool {
-        let second =
-            |driver: &Driver| driver::standing(&driver.object, driver.class) == Some(Copy::Second);
+        let second = |driver: &Driver| driver::standing(&driver.object, driver.class) == Some(Copy::Second);
         self.found.iter().flatten().any(second)
     }
 
     fn at(&self, address: usize) -> Option<Driver> {
-        self.found
-            .iter()
-            .flatten()
-            .find(|driver| driver.object.contains(address))
-            .copied()
+        self.found.iter().flatten().find(|driver| driver.object.contains(address)).copied()
     }
 
     fn of(&self, namespace: Namespace, class: Class) -> Option<Driver> {
-        self.found
-            .iter()
-            .flatten()
-            .find(|driver| driver.class == class && driver.namespace == namespace)
-            .copied()
+        self.found.iter().flatten().find(|driver| driver.class == class && driver.namespace == namespace).copied()
     }
 
     /// libc's function in a namespace; libdl's before glibc 2.34.
     fn libc_function(&self, namespace: Namespace, name: &CStr) -> Option<usize> {
-        self.libc
-            .iter()
-            .flatten()
-            .filter(|(_, of)| *of == namespace)
-            .find_map(|(object, _)| object.lookup(name))
+        self.libc.iter().flatten().filter(|(_, of)| *of == namespace).find_map(|(object, _)| object.lookup(name))
     }
 
     fn libc_has(&self, name: &CStr, address: usize) -> bool {
-        self.libc
-            .iter()
-            .flatten()
-            .any(|(object, _)| object.lookup(name) == Some(address))
+        self.libc.iter().flatten().any(|(object, _)| object.lookup(name) == Some(address))
     }
 }
 
@@ -129,9 +109,7 @@ struct Slot {
 
 /// All references of an object.
 fn slots(object: &Object) -> impl Iterator<Item = Slot> + '_ {
-    object
-        .relocations()
-        .filter_map(move |relocation| slot(object, &relocation))
+    object.relocations().filter_map(move |relocation| slot(object, &relocation))
 }
 
 fn slot(object: &Object, relocation: &Relocation) -> Option<Slot> {
@@ -150,12 +128,7 @@ fn slot(object: &Object, relocation: &Relocation) -> Option<Slot> {
     let (address, value) = object.slot(relocation)?;
     // A PLT slot that was not called yet leads back into the object's own PLT.
     let lazy = kind == R_X86_64_JUMP_SLOT && object.contains(value);
-    Some(Slot {
-        wanted,
-        address,
-        value,
-        lazy,
-    })
+    Some(Slot { wanted, address, value, lazy })
 }
 
 fn wanted(name: &CStr) -> Option<Wanted> {
@@ -173,20 +146,13 @@ fn wanted(name: &CStr) -> Option<Wanted> {
 /// The first driver that an object is bound to past us.
 pub fn first_bound(object: &Object, namespace: Namespace, drivers: &Drivers) -> Option<Driver> {
     slots(object).find_map(|slot| match slot.wanted {
-        Wanted::Hook(index) => drivers
-            .at(slot.value)
-            .or_else(|| lazily_bound(&slot, index, namespace, drivers)),
+        Wanted::Hook(index) => drivers.at(slot.value).or_else(|| lazily_bound(&slot, index, namespace, drivers)),
         Wanted::Symbol | Wanted::Versioned => None,
     })
 }
 
 /// The driver that a slot of another namespace will lead to.
-fn lazily_bound(
-    slot: &Slot,
-    index: usize,
-    namespace: Namespace,
-    drivers: &Drivers,
-) -> Option<Driver> {
+fn lazily_bound(slot: &Slot, index: usize, namespace: Namespace, drivers: &Drivers) -> Option<Driver> {
     if !slot.lazy || namespace == Namespace::Program {
         return None;
     }
@@ -228,10 +194,7 @@ fn target(slot: &Slot, namespace: Namespace, drivers: &Drivers) -> Option<usize>
     match slot.wanted {
         Wanted::Hook(index) => {
             let name = HOOKS[index].name;
-            if let Some(driver) = drivers
-                .at(slot.value)
-                .or_else(|| lazily_bound(slot, index, namespace, drivers))
-            {
+            if let Some(driver) = drivers.at(slot.value).or_else(|| lazily_bound(slot, index, namespace, drivers)) {
                 return hook_for(&driver, index, drivers);
             }
             let ours = slot.lazy && namespace == Namespace::Program && !is_defined_before_us(name);
@@ -257,11 +220,7 @@ fn look_up(slot: &Slot, namespace: Namespace, drivers: &Drivers) -> Option<usize
     let versioned = matches!(slot.wanted, Wanted::Versioned);
     let name = if versioned { c"dlvsym" } else { c"dlsym" };
     let in_front_of = |target| {
-        if versioned {
-            next::in_front_of_versioned(target)
-        } else {
-            next::in_front_of_symbol(target)
-        }
+        if versioned { next::in_front_of_versioned(target) } else { next::in_front_of_symbol(target) }
     };
     match namespace {
         Namespace::Other(_) if slot.lazy => in_front_of(drivers.libc_function(namespace, name)?),
@@ -289,11 +248,7 @@ fn is_defined_before_us(name: &CStr) -> bool {
     let mut found = false;
     images::for_each(|_, object| {
         found |= !images::is_ours(object) && object.defines(name);
-        if found || images::is_ours(object) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if found || images::is_ours(object) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     found
 }

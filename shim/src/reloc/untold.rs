@@ -26,21 +26,13 @@ impl Untold {
 
     /// How many were noted.
     pub fn count(&self) -> usize {
-        self.entries
-            .iter()
-            .filter(|place| place.get().0 != 0)
-            .count()
+        self.entries.iter().filter(|place| place.get().0 != 0).count()
     }
 
     /// Has the loader bind them. Returns whether there were any. Must be called without the loader's lock.
     pub fn bind(&self) -> bool {
         let mut any = false;
-        for (entry, versioned) in self
-            .entries
-            .iter()
-            .map(Cell::take)
-            .filter(|(entry, _)| *entry != 0)
-        {
+        for (entry, versioned) in self.entries.iter().map(Cell::take).filter(|(entry, _)| *entry != 0) {
             any = true;
             // Held open, so that the entry stays while it is called.
             let Some(image) = images::owner(entry) else {
@@ -53,17 +45,9 @@ impl Untold {
             // SAFETY: an unbound PLT entry of `dlsym` or `dlvsym`, as its relocation says: calling it calls that function.
             unsafe {
                 if versioned {
-                    type Function = unsafe extern "C" fn(
-                        *mut c_void,
-                        *const c_char,
-                        *const c_char,
-                    ) -> *mut c_void;
+                    type Function = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
                     let function = core::mem::transmute::<usize, Function>(entry);
-                    function(
-                        libc::RTLD_DEFAULT,
-                        c"dlsym".as_ptr(),
-                        c"GLIBC_2.2.5".as_ptr(),
-                    );
+                    function(libc::RTLD_DEFAULT, c"dlsym".as_ptr(), c"GLIBC_2.2.5".as_ptr());
                 } else {
                     type Function = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
                     let function = core::mem::transmute::<usize, Function>(entry);

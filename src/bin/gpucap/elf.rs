@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use object::LittleEndian;
 use object::elf::{
-    DT_RPATH, DT_RUNPATH, DT_SONAME, EM_386, EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_X86_64,
-    ET_DYN, FileHeader64,
+    DT_RPATH, DT_RUNPATH, DT_SONAME, EM_386, EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_X86_64, ET_DYN, FileHeader64,
 };
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionTable};
 use object::read::{ReadCache, StringTable};
@@ -69,19 +68,10 @@ pub fn read(path: &Path) -> io::Result<Option<Image>> {
     let Some(target) = target(&head) else {
         return Ok(None);
     };
-    let mut image = Image {
-        target,
-        kind: 0,
-        interpreter: None,
-        soname: None,
-        run_paths: vec![],
-        needs: vec![],
-        has: vec![],
-    };
+    let mut image =
+        Image { target, kind: 0, interpreter: None, soname: None, run_paths: vec![], needs: vec![], has: vec![] };
     if target.is_64_bit && target.is_little_endian {
-        image
-            .fill(&ReadCache::new(File::open(path)?))
-            .map_err(io::Error::other)?;
+        image.fill(&ReadCache::new(File::open(path)?)).map_err(io::Error::other)?;
     }
     Ok(Some(image))
 }
@@ -90,16 +80,8 @@ pub fn read(path: &Path) -> io::Result<Option<Image>> {
 fn target(head: &[u8]) -> Option<Target> {
     let machine = [*head.get(18)?, *head.get(19)?];
     let is_little_endian = head[5] == 1;
-    let machine = if is_little_endian {
-        u16::from_le_bytes(machine)
-    } else {
-        u16::from_be_bytes(machine)
-    };
-    head.starts_with(b"\x7fELF").then_some(Target {
-        is_64_bit: head[4] == 2,
-        is_little_endian,
-        machine,
-    })
+    let machine = if is_little_endian { u16::from_le_bytes(machine) } else { u16::from_be_bytes(machine) };
+    head.starts_with(b"\x7fELF").then_some(Target { is_64_bit: head[4] == 2, is_little_endian, machine })
 }
 
 type Data<'data> = &'data ReadCache<File>;
@@ -149,8 +131,7 @@ impl Image {
                 while let Some(version) = versions.next()? {
                     names.push(text(version.name(LittleEndian, strings)?));
                 }
-                self.needs
-                    .push((text(file.file(LittleEndian, strings)?), names));
+                self.needs.push((text(file.file(LittleEndian, strings)?), names));
             }
         }
         if let Some((mut versions, link)) = sections.gnu_verdef(LittleEndian, data)? {

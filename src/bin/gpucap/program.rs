@@ -18,10 +18,7 @@ pub struct Refusal {
 
 /// Looks a program up as execvp(3) does: by its path where the name has a slash, else in the directories of `PATH`.
 pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Refusal> {
-    let refuse = |code, why: &str| Refusal {
-        code,
-        line: format!("{}: {why}", name.display()),
-    };
+    let refuse = |code, why: &str| Refusal { code, line: format!("{}: {why}", name.display()) };
     if name.is_empty() {
         return Err(refuse(127, "the program's name is empty"));
     }
@@ -50,13 +47,7 @@ fn candidates(name: &OsStr, path: Option<&OsStr>) -> Vec<PathBuf> {
     let directories = std::env::split_paths(path);
     // An empty entry is the current directory; the ./ keeps the result from being looked up again.
     directories
-        .map(|directory| {
-            if directory.as_os_str().is_empty() {
-                ".".into()
-            } else {
-                directory
-            }
-        })
+        .map(|directory| if directory.as_os_str().is_empty() { ".".into() } else { directory })
         .map(|directory: PathBuf| directory.join(name))
         .collect()
 }
@@ -112,10 +103,7 @@ fn start(file: &Path) -> Start {
         return if text { Start::Text } else { Start::Other };
     };
     let line = line.trim_ascii();
-    let blank = line
-        .iter()
-        .position(|byte| matches!(byte, b' ' | b'\t'))
-        .unwrap_or(line.len());
+    let blank = line.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(line.len());
     let (interpreter, argument) = line.split_at(blank);
     if interpreter.is_empty() {
         return Start::Text;
@@ -129,15 +117,11 @@ fn start(file: &Path) -> Start {
 /// neither an option nor a variable.
 fn wanted_of_env(argument: &OsStr) -> Option<OsString> {
     let text = argument.as_bytes();
-    let split = text
-        .strip_prefix(b"-S")
-        .or_else(|| text.strip_prefix(b"--split-string="));
+    let split = text.strip_prefix(b"-S").or_else(|| text.strip_prefix(b"--split-string="));
     let Some(words) = split else {
         return (!text.starts_with(b"-")).then(|| argument.into());
     };
-    let mut words = words
-        .split(|byte| byte.is_ascii_whitespace())
-        .filter(|word| !word.is_empty());
+    let mut words = words.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
     Some(OsStr::from_bytes(word).into())
 }
@@ -149,8 +133,7 @@ mod tests {
     fn script(directory: &Path, name: &str, text: &str) -> PathBuf {
         let file = directory.join(name);
         std::fs::write(&file, text).expect("written");
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))
-            .expect("made executable");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("made executable");
         file
     }
 
@@ -160,22 +143,10 @@ mod tests {
         let path = Some(directory.path().as_os_str());
         let python = script(directory.path(), "mypython", "\x7fELF");
         for (head, expected) in [
-            (
-                "#!/usr/bin/env mypython\n",
-                vec![python.clone(), "/usr/bin/env".into()],
-            ),
-            (
-                "#! /usr/bin/env -S A=1 mypython -u\n",
-                vec![python.clone(), "/usr/bin/env".into()],
-            ),
-            (
-                "#!/usr/bin/env nothing-of-that-name\n",
-                vec!["/usr/bin/env".into()],
-            ),
-            (
-                "#!/no/such/interpreter -x\n",
-                vec!["/no/such/interpreter".into()],
-            ),
+            ("#!/usr/bin/env mypython\n", vec![python.clone(), "/usr/bin/env".into()]),
+            ("#! /usr/bin/env -S A=1 mypython -u\n", vec![python.clone(), "/usr/bin/env".into()]),
+            ("#!/usr/bin/env nothing-of-that-name\n", vec!["/usr/bin/env".into()]),
+            ("#!/no/such/interpreter -x\n", vec!["/no/such/interpreter".into()]),
             ("echo no interpreter\n", vec!["/bin/sh".into()]),
             ("\x7fELF", vec![]),
             ("MZ\0", vec![]),
@@ -189,11 +160,7 @@ mod tests {
             assert_eq!(found, expected, "{head:?}");
         }
         let circle = directory.path().join("circle");
-        script(
-            directory.path(),
-            "circle",
-            &format!("#!{}\n", circle.display()),
-        );
+        script(directory.path(), "circle", &format!("#!{}\n", circle.display()));
         assert_eq!(chain(&circle, path).len(), 10);
     }
 

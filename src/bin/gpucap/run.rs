@@ -18,9 +18,7 @@ type Environment = BTreeMap<OsString, OsString>;
 
 /// What the command line looks like; the flags are those of the table of variables.
 pub fn command() -> Command {
-    let flags = VARIABLES
-        .iter()
-        .filter_map(|variable| Some(flag(variable, variable.flag?)));
+    let flags = VARIABLES.iter().filter_map(|variable| Some(flag(variable, variable.flag?)));
     let program = Arg::new("program")
         .value_name("PROGRAM")
         .help("The program to start, and its arguments")
@@ -30,9 +28,7 @@ pub fn command() -> Command {
         .allow_hyphen_values(true)
         .value_parser(value_parser!(OsString));
     let others = VARIABLES.iter().filter(|variable| variable.flag.is_none());
-    let others: Vec<_> = others
-        .map(|variable| format!("{}: {}", variable.name, table::plain(variable.doc)))
-        .collect();
+    let others: Vec<_> = others.map(|variable| format!("{}: {}", variable.name, table::plain(variable.doc))).collect();
     Command::new("run")
         .about("Start a program under a cap")
         .override_usage("gpucap run [OPTIONS] -- PROGRAM [ARGUMENTS]")
@@ -53,10 +49,7 @@ fn flag(variable: &'static Variable, name: &'static str) -> Arg {
         ("", later) => format!("(not in this version: {later})"),
         (values, later) => format!("{values} (not in this version: {later})"),
     };
-    let help = format!(
-        "{}\nvalues: {values}\ndefault: {}\nsets: {}",
-        variable.doc, variable.default, variable.name
-    );
+    let help = format!("{}\nvalues: {values}\ndefault: {}\nsets: {}", variable.doc, variable.default, variable.name);
     Arg::new(name)
         .long(name)
         .value_name("VALUE")
@@ -69,11 +62,7 @@ fn flag(variable: &'static Variable, name: &'static str) -> Arg {
 /// Becomes the program, or says why not.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let environment = environment(matches);
-    let parsed = Config::read(
-        environment
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
-    );
+    let parsed = Config::read(environment.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let open = parsed.config.on_error == OnError::Open;
     for line in &parsed.errors {
         complain(line);
@@ -107,21 +96,13 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     };
 
     let mut command = std::process::Command::new(&program);
-    command
-        .arg0(name)
-        .args(arguments)
-        .env_clear()
-        .envs(&environment);
+    command.arg0(name).args(arguments).env_clear().envs(&environment);
     if let Some(preload) = preload {
         command.env("LD_PRELOAD", preload);
     }
     let error = command.exec();
     complain(format!("{}: {error}", program.display()));
-    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound {
-        127
-    } else {
-        126
-    })
+    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
 /// Our own environment with what the flags set.

@@ -3,11 +3,7 @@
 use super::*;
 
 fn measured(cells: &[Cells; 1], limit: u64) -> Governor<'_> {
-    let rules = DeviceRules {
-        limit,
-        total: 1 << 30,
-        overhead: OverheadRule::Measured,
-    };
+    let rules = DeviceRules { limit, total: 1 << 30, overhead: OverheadRule::Measured };
     Governor::new(cells, vec![rules])
 }
 
@@ -15,14 +11,9 @@ fn measured(cells: &[Cells; 1], limit: u64) -> Governor<'_> {
 fn take_of(governor: &Governor<'_>, driver: &Fake, size: u64, lost: u64) -> Result<u64, Failure> {
     let call = || {
         driver.footprint.set(driver.footprint.get() + lost);
-        Ok(Granted {
-            address: driver.fresh(),
-            size,
-        })
+        Ok(Granted { address: driver.fresh(), size })
     };
-    governor.allocate(driver, LANE, Kind::Linear, size, call, |_| {
-        panic!("nothing to undo")
-    })
+    governor.allocate(driver, LANE, Kind::Linear, size, call, |_| panic!("nothing to undo"))
 }
 
 #[test]
@@ -31,10 +22,7 @@ fn a_measured_overhead_counts() {
     let governor = measured(&cells, 1000 * MIB);
     driver.footprint.set(300 * MIB);
     governor.context_created(&driver, 0x10, 0);
-    assert_eq!(
-        governor.memory_info(0, 1 << 40),
-        Some((700 * MIB, 1000 * MIB))
-    );
+    assert_eq!(governor.memory_info(0, 1 << 40), Some((700 * MIB, 1000 * MIB)));
     take_of(&governor, &driver, 700 * MIB, 700 * MIB).unwrap();
     assert!(
         matches!(take_of(&governor, &driver, 2 * MIB, 2 * MIB), Err(Failure::Denied(Denial { overhead, .. })) if overhead == 300 * MIB)
@@ -44,11 +32,7 @@ fn a_measured_overhead_counts() {
 #[test]
 fn a_fixed_overhead_counts_whatever_is_measured() {
     let (cells, driver) = ([Cells::default()], Fake::new());
-    let rules = DeviceRules {
-        limit: 10 * MIB,
-        total: 1 << 30,
-        overhead: OverheadRule::Fixed(4 * MIB),
-    };
+    let rules = DeviceRules { limit: 10 * MIB, total: 1 << 30, overhead: OverheadRule::Fixed(4 * MIB) };
     let governor = Governor::new(&cells, vec![rules]);
     assert_eq!(governor.memory_info(0, 1 << 40), Some((6 * MIB, 10 * MIB)));
     take_of(&governor, &driver, 6 * MIB, 6 * MIB).unwrap();
@@ -86,13 +70,7 @@ fn small_blocks_that_share_pages_are_settled_by_a_reading() {
     governor.context_created(&driver, 0x10, 0);
     // 64 KiB each, 32 of them in a page: 300 MiB in truth, 9600 MiB if each had a page of its own.
     for n in 0..4800 {
-        take_of(
-            &governor,
-            &driver,
-            MIB / 16,
-            if n % 32 == 0 { 2 * MIB } else { 0 },
-        )
-        .unwrap();
+        take_of(&governor, &driver, MIB / 16, if n % 32 == 0 { 2 * MIB } else { 0 }).unwrap();
     }
     take_of(&governor, &driver, 300 * MIB, 300 * MIB).unwrap();
     assert!(take_of(&governor, &driver, 2 * MIB, 2 * MIB).is_err());
@@ -134,22 +112,12 @@ fn managed_memory_that_died_with_its_context_holds_no_overhead_up() {
     let governor = measured(&cells, 1000 * MIB);
     driver.footprint.set(300 * MIB);
     governor.context_created(&driver, 0x10, 0);
-    let call = || {
-        Ok(Granted {
-            address: driver.fresh(),
-            size: 100 * MIB,
-        })
-    };
+    let call = || Ok(Granted { address: driver.fresh(), size: 100 * MIB });
     let undo = |_| panic!("nothing to undo");
-    governor
-        .allocate(&driver, LANE, Kind::Managed, 100 * MIB, call, undo)
-        .unwrap();
+    governor.allocate(&driver, LANE, Kind::Managed, 100 * MIB, call, undo).unwrap();
     driver.footprint.set(0);
     assert_eq!(governor.context_destroy(&driver, 0x10, || Code::SUCCESS), Code::SUCCESS);
-    assert_eq!(
-        governor.memory_info(0, 1 << 40),
-        Some((1000 * MIB, 1000 * MIB))
-    );
+    assert_eq!(governor.memory_info(0, 1 << 40), Some((1000 * MIB, 1000 * MIB)));
 }
 
 #[test]
@@ -170,11 +138,6 @@ fn a_pool_that_grows_by_more_than_was_expected_is_refused_at_the_limit_and_not_b
     let undo = |_| {
         set(448 * MIB, 0);
     };
-    governor
-        .pool_allocate(&driver, LANE, pool, 416 * MIB, call, undo)
-        .unwrap();
-    assert_eq!(
-        governor.memory_info(0, 1 << 40),
-        Some((252 * MIB, 1000 * MIB))
-    );
+    governor.pool_allocate(&driver, LANE, pool, 416 * MIB, call, undo).unwrap();
+    assert_eq!(governor.memory_info(0, 1 << 40), Some((252 * MIB, 1000 * MIB)));
 }

@@ -22,37 +22,24 @@ pub fn cc(source: &str, flags: &[&str]) -> PathBuf {
     let folder = target().join("apps");
     fs::create_dir_all(&folder).expect("the target folder is writable");
     let stem = source.replace(['/', '.'], "-");
-    let end = if flags.contains(&"-shared") {
-        ".so"
-    } else {
-        ""
-    };
+    let end = if flags.contains(&"-shared") { ".so" } else { "" };
     let app = folder.join(format!("{stem}-{:016x}{end}", hasher.finish()));
     if app.exists() {
         return app;
     }
     let fresh = app.with_extension(format!("new{}", unique()));
     let mut compiler = Command::new("gcc");
-    compiler
-        .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&fresh)
-        .arg(&path)
-        .args(flags);
-    for (flag, name, file) in [
-        ("-lcuda", "libcuda.so", "libcuda.so"),
-        ("-lnvidia-ml", "libnvidia-ml.so", "libnvidia_ml.so"),
-    ] {
+    compiler.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&fresh).arg(&path).args(flags);
+    for (flag, name, file) in
+        [("-lcuda", "libcuda.so", "libcuda.so"), ("-lnvidia-ml", "libnvidia-ml.so", "libnvidia_ml.so")]
+    {
         if flags.contains(&flag) {
             compiler.arg("-L").arg(link_folder(name, file));
         }
     }
     compiler.args(["-ldl", "-lpthread"]);
     let output = compiler.output().expect("gcc runs");
-    assert!(
-        output.status.success(),
-        "{compiler:?}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{compiler:?}\n{}", String::from_utf8_lossy(&output.stderr));
     fs::rename(&fresh, &app).expect("the target folder is writable");
     app
 }
@@ -87,15 +74,8 @@ pub fn python() -> Command {
 /// # Panics
 /// If `scripts/fetch` did not run.
 pub fn cuda_wheel(version: &str) -> PathBuf {
-    let folder = root()
-        .join("target/wheels")
-        .join(format!("cudart-{version}"));
-    find_cudart(&folder).unwrap_or_else(|| {
-        panic!(
-            "no libcudart in {}; scripts/fetch brings it",
-            folder.display()
-        )
-    })
+    let folder = root().join("target/wheels").join(format!("cudart-{version}"));
+    find_cudart(&folder).unwrap_or_else(|| panic!("no libcudart in {}; scripts/fetch brings it", folder.display()))
 }
 
 fn find_cudart(folder: &Path) -> Option<PathBuf> {
@@ -104,11 +84,7 @@ fn find_cudart(folder: &Path) -> Option<PathBuf> {
         let path = entry.path();
         if path.is_dir() {
             below.push(path);
-        } else if entry
-            .file_name()
-            .to_string_lossy()
-            .starts_with("libcudart.so.")
-        {
+        } else if entry.file_name().to_string_lossy().starts_with("libcudart.so.") {
             return Some(path);
         }
     }

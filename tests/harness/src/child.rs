@@ -23,14 +23,8 @@ pub struct Child {
 impl Child {
     pub(crate) fn start(mut run: Run) -> Child {
         run.finish();
-        run.command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut process = run
-            .command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{:?}: {error}", run.command));
+        run.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = run.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", run.command));
         let (send, lines) = channel();
         if let Some(stdout) = process.stdout.take() {
             thread::spawn(move || {
@@ -51,15 +45,7 @@ impl Child {
         });
         let description = format!("{:?}", run.command);
         let stdin = process.stdin.take();
-        Child {
-            process,
-            stdin,
-            lines,
-            heard: String::new(),
-            stderr: Some(stderr),
-            timeout: run.timeout,
-            description,
-        }
+        Child { process, stdin, lines, heard: String::new(), stderr: Some(stderr), timeout: run.timeout, description }
     }
 
     /// Its pid, by which the truth knows it.
@@ -88,15 +74,8 @@ impl Child {
             }
             Err(error) => {
                 kill_group(&mut self.process);
-                let stderr = self
-                    .stderr
-                    .take()
-                    .and_then(|all| all.join().ok())
-                    .unwrap_or_default();
-                panic!(
-                    "{}: {error}\n--- stdout\n{}\n--- stderr\n{stderr}",
-                    self.description, self.heard
-                )
+                let stderr = self.stderr.take().and_then(|all| all.join().ok()).unwrap_or_default();
+                panic!("{}: {error}\n--- stdout\n{}\n--- stderr\n{stderr}", self.description, self.heard)
             }
         }
     }
@@ -128,29 +107,12 @@ impl Child {
             self.heard.push_str(&line);
             self.heard.push('\n');
         }
-        let stderr = self
-            .stderr
-            .take()
-            .and_then(|all| all.join().ok())
-            .unwrap_or_default();
-        let (stdout, description) = (
-            std::mem::take(&mut self.heard),
-            std::mem::take(&mut self.description),
-        );
+        let stderr = self.stderr.take().and_then(|all| all.join().ok()).unwrap_or_default();
+        let (stdout, description) = (std::mem::take(&mut self.heard), std::mem::take(&mut self.description));
         let Some(status) = status else {
-            panic!(
-                "{description}\nnot ended after {:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}",
-                self.timeout
-            );
+            panic!("{description}\nnot ended after {:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}", self.timeout);
         };
-        Output {
-            code: status.code(),
-            signal: status.signal(),
-            stdout,
-            stderr,
-            pid: self.process.id(),
-            description,
-        }
+        Output { code: status.code(), signal: status.signal(), stdout, stderr, pid: self.process.id(), description }
     }
 }
 

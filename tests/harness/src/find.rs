@@ -32,11 +32,7 @@ pub fn target() -> PathBuf {
 /// If it is not there: the package that runs the test must name its package among the dev-dependencies.
 pub fn built(name: &str) -> PathBuf {
     let path = deps().join(name);
-    assert!(
-        path.exists(),
-        "{} is missing; is its package a dev-dependency of this test's?",
-        path.display()
-    );
+    assert!(path.exists(), "{} is missing; is its package a dev-dependency of this test's?", path.display());
     path
 }
 

@@ -23,11 +23,8 @@ pub(crate) fn copy_without(from: &Path, to: &Path, names: &[&str]) {
         let file = ElfFile64::<Endianness>::parse(&*bytes).expect("a 64-bit ELF file");
         let table = dynamic_symbols(&file, &bytes);
         let find = |name: &&str| {
-            let symbol = file
-                .dynamic_symbols()
-                .find(|symbol| symbol.is_definition() && symbol.name() == Ok(name));
-            let symbol =
-                symbol.unwrap_or_else(|| panic!("{name} is no symbol of {}", from.display()));
+            let symbol = file.dynamic_symbols().find(|symbol| symbol.is_definition() && symbol.name() == Ok(name));
+            let symbol = symbol.unwrap_or_else(|| panic!("{name} is no symbol of {}", from.display()));
             debug_assert!(symbol.elf_symbol().st_name(Endianness::Little) != 0);
             table + symbol.index().0 * SYMBOL_BYTES
         };
@@ -47,25 +44,15 @@ pub(crate) fn copy_without(from: &Path, to: &Path, names: &[&str]) {
 /// File offset of `.dynsym`, by DT_SYMTAB (in a library the first segment maps offset 0 to address 0 and holds the table).
 fn dynamic_symbols(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> usize {
     let end = Endianness::Little;
-    let headers = file
-        .elf_header()
-        .program_headers(end, bytes)
-        .expect("program headers");
-    let entries = headers
-        .iter()
-        .find_map(|header| header.dynamic(end, bytes).ok().flatten())
-        .expect("PT_DYNAMIC");
-    let entry = entries
-        .iter()
-        .find(|entry| entry.tag32(end) == Some(elf::DT_SYMTAB))
-        .expect("DT_SYMTAB");
+    let headers = file.elf_header().program_headers(end, bytes).expect("program headers");
+    let entries = headers.iter().find_map(|header| header.dynamic(end, bytes).ok().flatten()).expect("PT_DYNAMIC");
+    let entry = entries.iter().find(|entry| entry.tag32(end) == Some(elf::DT_SYMTAB)).expect("DT_SYMTAB");
     let address = entry.d_val(end);
     let segment = headers
         .iter()
         .find(|header| {
             header.p_type(end) == elf::PT_LOAD
-                && (header.p_vaddr(end)..header.p_vaddr(end) + header.p_filesz(end))
-                    .contains(&address)
+                && (header.p_vaddr(end)..header.p_vaddr(end) + header.p_filesz(end)).contains(&address)
         })
         .expect("a segment holds .dynsym");
     usize::try_from(address - segment.p_vaddr(end) + segment.p_offset(end)).expect("x86-64")

@@ -46,33 +46,16 @@ pub struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(
-        mut command: Command,
-        libraries: &Path,
-        variables: &[(String, String)],
-    ) -> Run {
+    pub(crate) fn new(mut command: Command, libraries: &Path, variables: &[(String, String)]) -> Run {
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
-            if ["GPUCAP_", "SIMCUDA_", "CUDA_", "NVIDIA_", "LD_"]
-                .iter()
-                .any(|start| text.starts_with(start))
-            {
+            if ["GPUCAP_", "SIMCUDA_", "CUDA_", "NVIDIA_", "LD_"].iter().any(|start| text.starts_with(start)) {
                 command.env_remove(&name);
             }
         }
-        command
-            .env("LD_LIBRARY_PATH", libraries)
-            .envs(variables.iter().cloned())
-            .process_group(0);
+        command.env("LD_LIBRARY_PATH", libraries).envs(variables.iter().cloned()).process_group(0);
         let timeout = Duration::from_secs(60);
-        Run {
-            command,
-            shim: false,
-            before: Vec::new(),
-            after: Vec::new(),
-            stdin: None,
-            timeout,
-        }
+        Run { command, shim: false, before: Vec::new(), after: Vec::new(), stdin: None, timeout }
     }
 
     /// Adds an argument.
@@ -127,10 +110,8 @@ impl Run {
     /// Preloads other libraries too, before and after ours in `LD_PRELOAD`.
     #[must_use]
     pub fn preload_also(mut self, before: &[&Path], after: &[&Path]) -> Run {
-        self.before
-            .extend(before.iter().map(|path| path.to_path_buf()));
-        self.after
-            .extend(after.iter().map(|path| path.to_path_buf()));
+        self.before.extend(before.iter().map(|path| path.to_path_buf()));
+        self.after.extend(after.iter().map(|path| path.to_path_buf()));
         self
     }
 
@@ -151,13 +132,8 @@ impl Run {
     /// Sets `LD_PRELOAD` from what was said.
     pub(crate) fn finish(&mut self) {
         let ours = self.shim.then(shim);
-        let all: Vec<String> = self
-            .before
-            .iter()
-            .chain(&ours)
-            .chain(&self.after)
-            .map(|path| path.display().to_string())
-            .collect();
+        let all: Vec<String> =
+            self.before.iter().chain(&ours).chain(&self.after).map(|path| path.display().to_string()).collect();
         if !all.is_empty() {
             self.command.env("LD_PRELOAD", all.join(":"));
         }
@@ -169,23 +145,10 @@ impl Run {
     /// If it does not start, or outlives the timeout; what it said so far is shown.
     pub fn out(mut self) -> Output {
         self.finish();
-        let wants_stdin = if self.stdin.is_some() {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        };
-        self.command
-            .stdin(wants_stdin)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut process = self
-            .command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{:?}: {error}", self.command));
-        let (stdout, stderr) = (
-            collect(process.stdout.take()),
-            collect(process.stderr.take()),
-        );
+        let wants_stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+        self.command.stdin(wants_stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command));
+        let (stdout, stderr) = (collect(process.stdout.take()), collect(process.stderr.take()));
         let text = self.stdin.take().unwrap_or_default();
         let mut stdin = process.stdin.take();
         let writer = thread::spawn(move || {
@@ -202,19 +165,9 @@ impl Run {
         let _ = writer.join();
         let description = format!("{:?}", self.command);
         let Some(status) = status else {
-            panic!(
-                "{description}\nnot ended after {:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}",
-                self.timeout
-            );
+            panic!("{description}\nnot ended after {:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}", self.timeout);
         };
-        Output {
-            code: status.code(),
-            signal: status.signal(),
-            stdout,
-            stderr,
-            pid,
-            description,
-        }
+        Output { code: status.code(), signal: status.signal(), stdout, stderr, pid, description }
     }
 
     /// Starts it, to be talked with.
@@ -305,17 +258,7 @@ impl Output {
 
 impl std::fmt::Display for Output {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Output {
-            code,
-            signal,
-            stdout,
-            stderr,
-            description,
-            ..
-        } = self;
-        write!(
-            f,
-            "{description}\ncode {code:?} signal {signal:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}"
-        )
+        let Output { code, signal, stdout, stderr, description, .. } = self;
+        write!(f, "{description}\ncode {code:?} signal {signal:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
     }
 }

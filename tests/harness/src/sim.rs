@@ -36,36 +36,20 @@ impl Sim {
     /// # Panics
     /// If the folder cannot be made, or a knob makes no sense.
     pub fn with(knobs: &[(&str, &str)]) -> Sim {
-        let folder = tempfile::Builder::new()
-            .prefix("simcuda-")
-            .tempdir()
-            .expect("a temporary folder");
-        let libraries = [
-            ("libcuda.so", "libcuda.so.1"),
-            ("libcuda.so", "libcuda.so"),
-            ("libnvidia_ml.so", "libnvidia-ml.so.1"),
-        ];
+        let folder = tempfile::Builder::new().prefix("simcuda-").tempdir().expect("a temporary folder");
+        let libraries =
+            [("libcuda.so", "libcuda.so.1"), ("libcuda.so", "libcuda.so"), ("libnvidia_ml.so", "libnvidia-ml.so.1")];
         for (file, name) in libraries {
             symlink(built(file), folder.path().join(name)).expect("the folder is new");
         }
         let state = folder.path().join("state");
-        let mut variables: Vec<(String, String)> = knobs
-            .iter()
-            .map(|(name, value)| (format!("SIMCUDA_{name}"), (*value).to_owned()))
-            .collect();
+        let mut variables: Vec<(String, String)> =
+            knobs.iter().map(|(name, value)| (format!("SIMCUDA_{name}"), (*value).to_owned())).collect();
         variables.push(("SIMCUDA_STATE".to_owned(), state.display().to_string()));
-        let knobs = Knobs::parse(|name| {
-            variables
-                .iter()
-                .find(|(other, _)| other == name)
-                .map(|(_, value)| value.clone())
-        });
+        let knobs =
+            Knobs::parse(|name| variables.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone()));
         let truth = Truth::create(&state, &knobs).expect("the folder is writable");
-        Sim {
-            folder,
-            variables,
-            truth,
-        }
+        Sim { folder, variables, truth }
     }
 
     /// Takes `names` out of libcuda's dynamic symbols: a driver that lacks them. (`SIMCUDA_HIDE` takes them out of
@@ -75,8 +59,7 @@ impl Sim {
         for file in ["libcuda.so.1", "libcuda.so"] {
             copy_without(&built("libcuda.so"), &self.folder.path().join(file), names);
         }
-        self.variables
-            .push(("SIMCUDA_HIDE".to_owned(), names.join(",")));
+        self.variables.push(("SIMCUDA_HIDE".to_owned(), names.join(",")));
         self
     }
 
@@ -99,8 +82,7 @@ impl Sim {
     /// A machine without NVML's library.
     #[must_use]
     pub fn without_libnvidia_ml(self) -> Sim {
-        fs::remove_file(self.folder.path().join("libnvidia-ml.so.1"))
-            .expect("it was made with the machine");
+        fs::remove_file(self.folder.path().join("libnvidia-ml.so.1")).expect("it was made with the machine");
         self
     }
 

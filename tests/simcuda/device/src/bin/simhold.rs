@@ -18,9 +18,7 @@ fn main() {
             }
         }
     }
-    let all = arguments
-        .iter()
-        .all(|mib| me().take_block(0, mib.parse::<u64>().expect("MiB") * MIB));
+    let all = arguments.iter().all(|mib| me().take_block(0, mib.parse::<u64>().expect("MiB") * MIB));
     println!("{}", if all { "held" } else { "full" });
     let _ = io::stdin().read_to_end(&mut Vec::new());
 }

@@ -8,10 +8,7 @@ use std::process::ExitCode;
 use simdevice::{Held, Truth};
 
 fn main() -> ExitCode {
-    let Some(path) = env::args_os()
-        .nth(1)
-        .or_else(|| env::var_os("SIMCUDA_STATE"))
-    else {
+    let Some(path) = env::args_os().nth(1).or_else(|| env::var_os("SIMCUDA_STATE")) else {
         eprintln!("usage: simtruth STATE");
         return ExitCode::from(2);
     };
@@ -48,11 +45,7 @@ fn json(truth: &Truth) -> String {
             )
         })
         .collect();
-    format!(
-        r#"{{"devices":[{}],"processes":[{}]}}"#,
-        devices.join(","),
-        processes.join(",")
-    )
+    format!(r#"{{"devices":[{}],"processes":[{}]}}"#, devices.join(","), processes.join(","))
 }
 
 fn held(held: &Held) -> String {
