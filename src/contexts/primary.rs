@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Contexts, EMPTY, Owner, Slot, State, USED, current_primary, slot_number};
+use super::{Contexts, EMPTY, Slot, State, USED, current_primary, slot_number};
 
 /// A primary context that a call may end: what to settle once the driver has answered.
 #[must_use]
