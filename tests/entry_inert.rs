@@ -27,8 +27,11 @@ fn traced(program: &Path, arguments: &[&str], library: Option<&Path>) -> (BTreeS
     let text = std::fs::read_to_string(trace).expect("strace wrote it");
     let files = text.lines().filter(|line| line.contains("open") && !line.contains(" = -1 "));
     let files = files.filter_map(|line| line.split('"').nth(1).map(str::to_owned)).collect();
-    let made =
-        text.lines().filter(|line| ["clone", "fork", "socket", "memfd"].iter().any(|call| line.contains(call))).count();
+    // `pid  call(…`: a path may hold any word.
+    let call =
+        |line: &str| line.split('(').next().and_then(|start| start.split(' ').next_back()).unwrap_or("").to_owned();
+    let makers = ["clone", "clone3", "fork", "vfork", "socket", "memfd_create"];
+    let made = text.lines().filter(|line| makers.contains(&call(line).as_str())).count();
     (files, made)
 }
 

@@ -84,10 +84,11 @@ impl Process {
         let (book, account) = (&layout.device[device], &self.slot.held[device]);
         let limit = Knobs::get().mps_limit.unwrap_or(u64::MAX);
         audit::enter(layout, self.slot);
-        let mine = add_within(&account.pages, bytes, limit);
-        let all = mine.and_then(|_| add_within(&book.used, bytes, book.total.load(Relaxed)));
-        if mine.is_some() && all.is_none() {
-            account.pages.fetch_sub(bytes, AcqRel);
+        // The device first, and last when it is given back: a process's own sum never holds what the device has not granted.
+        let all = add_within(&book.used, bytes, book.total.load(Relaxed));
+        let mine = all.and_then(|_| add_within(&account.pages, bytes, limit));
+        if all.is_some() && mine.is_none() {
+            book.used.fetch_sub(bytes, AcqRel);
         }
         audit::leave(self.slot);
         let (Some(mine), Some(all)) = (mine, all) else {
@@ -102,8 +103,8 @@ impl Process {
     pub fn give_pages(&self, device: usize, bytes: u64) {
         let layout = self.books.layout();
         audit::enter(layout, self.slot);
-        layout.device[device].used.fetch_sub(bytes, AcqRel);
         self.slot.held[device].pages.fetch_sub(bytes, AcqRel);
+        layout.device[device].used.fetch_sub(bytes, AcqRel);
         audit::leave(self.slot);
     }
 
