@@ -86,6 +86,8 @@ pub struct Granted {
 pub struct Governor<'a> {
     cells: &'a [Cells],
     devices: Vec<DeviceRules>,
+    /// What each device's short way leaves to the limit, in bytes.
+    margins: Vec<u64>,
     contexts: Contexts,
     /// Held while what died is decided and dropped, so that each decision finds the one before it carried out.
     ending: Mutex<()>,
@@ -109,6 +111,7 @@ impl<'a> Governor<'a> {
             cells,
             contexts: Contexts::new(devices.len()),
             ending: Mutex::new(()),
+            margins: devices.iter().map(|rules| overhead::margin(rules.overhead, rules.total)).collect(),
             devices,
             ledger: Ledger::new(),
             vmm: Vmm::default(),
@@ -135,8 +138,8 @@ impl<'a> Governor<'a> {
     /// A device's budget for the short way: with a measured overhead it ends where readings are due.
     #[inline]
     fn near_budget(&self, device: u32) -> Option<Budget<'a>> {
-        let rules = self.devices.get(usize::try_from(device).ok()?)?;
-        Some(self.budget(device)?.short_of(overhead::margin(rules.overhead, rules.total)))
+        let margin = *self.margins.get(usize::try_from(device).ok()?)?;
+        Some(self.budget(device)?.short_of(margin))
     }
 
     /// Memory of the current context: reserves `size` bytes, calls the driver, keeps the block in the ledger.
